@@ -127,6 +127,7 @@ from weftline.state.layers.model import LayerViolation
 from weftline.state.memory.history_backend import HistoryNotKept
 from weftline.state.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weftline.windows.compaction.model import CompactionNotFound, CompactionNotHeld
+from weftline.windows.conversations.operations import OutputNotFound
 from weftline.windows.model import (
     EventExists,
     EventNotFound,
@@ -230,6 +231,7 @@ __all__ = [
     "ObjectDamaged",
     "ObjectMissing",
     "ObjectStorageUnavailable",
+    "OutputNotFound",
     "PermissionDenied",
     "PinLimitExceeded",
     "PinNotFound",

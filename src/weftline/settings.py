@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from weftline.kernel.errors import Rejected
 from weftline.kernel.operation import RateClass
@@ -276,7 +276,13 @@ class Settings:
     proxy_wait_ms: int = setting(
         50,
         "WEFTLINE_PROXY_WAIT_MS",
-        "How long a request to the model proxy waits at most for Weftline itself, to find out who calls.",
+        "How long a request to the model proxy waits at most for Weftline: to find out who calls, and to edit it.",
+    )
+    proxy_mode: str = setting(
+        "",
+        "WEFTLINE_PROXY_MODE",
+        "What weftline proxy and weftline wrap may change in requests, in place of the settings of the agent: observe, "
+        "trim or full. Without a database nothing is changed.",
     )
     proxy_fail_closed: str = setting(
         "off",
@@ -361,6 +367,17 @@ class Settings:
     @property
     def proxy_fails_closed(self) -> bool:
         return _is_on("WEFTLINE_PROXY_FAIL_CLOSED", self.proxy_fail_closed)
+
+    @property
+    def chosen_proxy_mode(self) -> Literal["observe", "trim", "full"] | None:
+        """Return the mode of the proxy on this machine; None: that of the agent's settings."""
+        match self.proxy_mode:
+            case "":
+                return None
+            case "observe" | "trim" | "full":
+                return self.proxy_mode
+            case _:
+                raise InvalidSetting(f"WEFTLINE_PROXY_MODE: '{self.proxy_mode}' is none of observe, trim and full.")
 
     @property
     def metrics_credential(self) -> bytes | None:

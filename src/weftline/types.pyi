@@ -202,6 +202,7 @@ from weftline.state.agent_context.compaction_settings import CompactionSettings
 from weftline.state.agent_context.copy_context import ContextCopied
 from weftline.state.agent_context.critical import CriticalChange, CriticalUpdate
 from weftline.state.agent_context.definitions import AgentDefined, DefinitionRead
+from weftline.state.agent_context.proxy_settings import ProxySettings
 from weftline.state.agent_context.pull import (
     ContextChanges,
     ContextPulled,
@@ -272,6 +273,7 @@ from weftline.windows.compaction.operations import (
     FactList,
 )
 from weftline.windows.compaction.views import CompactionInfo, FactView, OriginalEvent, ShortenedView, SummaryView
+from weftline.windows.conversations.operations import OutputOpened, ProxySettingsShown
 from weftline.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
 from weftline.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
 from weftline.windows.review import EventsReleased
@@ -502,6 +504,7 @@ __all__ = [
     "OperationMetrics",
     "OriginalEvent",
     "OtherMapping",
+    "OutputOpened",
     "OverviewEntry",
     "PageRegion",
     "PassageInfo",
@@ -528,6 +531,8 @@ __all__ = [
     "PromptValidated",
     "ProposedSettings",
     "ProvMapping",
+    "ProxySettings",
+    "ProxySettingsShown",
     "PruneLog",
     "PruningInfo",
     "PulledContext",

@@ -140,6 +140,8 @@ VALID: dict[str, dict[str, Any]] = {
     "advise.try": {"settings": {"min_score": 0.5}},
     "context.ingest": {**IN_SESSION, "events": [{"event_id": "e1", "content": "hello"}]},
     "context.compact": IN_SESSION,
+    "conversation.open": {"handle": "wl-7f3a9c2e41d0b865"},
+    "conversation.settings": {},
     "compaction.list": IN_SESSION,
     "compaction.show": {"compaction_id": "c1"},
     "compaction.expand": {**IN_SESSION, "ids": ["e1"]},

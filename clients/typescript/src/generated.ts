@@ -1454,6 +1454,10 @@ export interface OriginalEvent {
 export interface OtherMapping {
   native: "custom"; system: string; ids: Record<string, unknown>;
 }
+/** The text of a result of a tool as the tool returned it, or the lines asked for; `lines` are all it has. */
+export interface OutputOpened {
+  handle: string; text: string; lines: number;
+}
 /** One entry of a memory. */
 export interface OverviewEntry {
   scope: "global" | "session"; created_at: number; updated_at: string; expires_at: number | null; trust?: TrustInfo;
@@ -1650,6 +1654,20 @@ export interface ProposedSettings {
 export interface ProvMapping {
   native: "prov"; entity?: string; activity?: string; agent?: string; wasDerivedFrom?: string[];
   wasAttributedTo?: string[]; wasGeneratedBy?: string[];
+}
+/** What the model proxy may change; what is not set here is set for a parent, a team or the tenant. */
+export interface ProxySettings {
+  /** observe: nothing; trim: shorten new results of tools, the default; full: also add layers and what the task needs, and compact. */ mode?: "full" | "observe" | "trim" | null;
+  /** Tokens from which a result of a tool is shortened; 4000 by default. */ trim_tokens?: number | null;
+}
+/**
+ * What the model proxy may change in the calls of an agent.
+ *
+ * `mode` observe: nothing; trim: results of tools of at least `trim_tokens` are shortened; full: also layers and
+ * what the task needs are added, and the window is compacted.
+ */
+export interface ProxySettingsShown {
+  agent_id: string; mode: "full" | "observe" | "trim"; trim_tokens: number;
 }
 /** Prunings, newest first; `next_cursor` is set while there are more. */
 export interface PruneLog {
@@ -2533,7 +2551,7 @@ export interface AgentDefineParams {
   /** The purpose of the agent. */ role?: string | null;
   /** Its system prompt. */ system_prompt?: string | null;
   /** Rules for the agent and those below it; replaces the whole list. */ guardrails?: Guardrail[] | null;
-  /** Your settings, as a JSON object; compaction: how its windows are compacted; alerts: when its calls become an alert. */ config?: Record<string, unknown> | null;
+  /** Your settings, as a JSON object; compaction: how its windows are compacted; alerts: when its calls become an alert; proxy: what the model proxy may change in its calls. */ config?: Record<string, unknown> | null;
   /** Expected version of the definition (0: none yet); VERSION_CONFLICT if it differs. */ if_version?: number | null;
   /** Tell the agent in running sessions to pull this version at once. Default: false. */ critical?: boolean;
   /** Why, in a few words; shown in the log. */ reason?: string | null;
@@ -2840,6 +2858,15 @@ export interface ConventionsDefineParams {
   /** The keys, in groups. */ groups: ConventionGroup[];
 }
 export interface ConventionsListParams {
+}
+export interface ConversationOpenParams {
+  /** Handle from the end of a shortened result. */ handle: string;
+  /** The agent; by default yourself. */ agent_id?: string | null;
+  /** First line to read, from 1; by default all. */ first_line?: number | null;
+  /** Last line to read; by default the last one. */ last_line?: number | null;
+}
+export interface ConversationSettingsParams {
+  /** The agent; by default yourself. */ agent_id?: string | null;
 }
 export interface EntityListParams {
   /** Only of this session; documents are still included. */ session_id?: string | null;
@@ -3175,6 +3202,7 @@ export interface LayerDefineParams {
   /** Trust policy, of the tenant only; replaces all of it. */ policy?: TrustPolicy | null;
   /** When and how windows are compacted; replaces all of it. */ compaction?: CompactionSettings | null;
   /** When calls of agents become an alert; replaces all of it. */ alerts?: AlertSettings | null;
+  /** What the model proxy may change in calls of agents; replaces all of it. */ proxy?: ProxySettings | null;
   /** Expected version of the layer (0: none yet); VERSION_CONFLICT if it differs. */ if_version?: number | null;
   /** Tell agents in running sessions to pull this version at once. Default: false. */ critical?: boolean;
   /** Why, in a few words; shown in the log. */ reason?: string | null;
@@ -4183,6 +4211,20 @@ export interface Operations {
     define(params: ConventionsDefineParams, options?: CallOptions): Promise<ConventionsDefined>;
     /** List the key conventions that sessions can name. */
     list(params?: ConventionsListParams, options?: CallOptions): Promise<ConventionNames>;
+  };
+  conversation: {
+    /**
+     * Read the whole text of a result of a tool that the model proxy shortened, or some lines of it.
+     *
+     * Errors: OUTPUT_NOT_FOUND.
+     */
+    open(params: ConversationOpenParams, options?: CallOptions): Promise<OutputOpened>;
+    /**
+     * Show what the model proxy may change in calls of an agent: of its definition, its teams and the tenant.
+     *
+     * Set it with the configuration `proxy` of an agent, or the field `proxy` of a layer.
+     */
+    settings(params?: ConversationSettingsParams, options?: CallOptions): Promise<ProxySettingsShown>;
   };
   entity: {
     /**
@@ -5352,7 +5394,7 @@ export interface Operations {
 }
 /** The codes of each kind of error. */
 export const CODES = {
-  NotFound: ["AGENT_NOT_FOUND", "ALERT_NOT_FOUND", "API_KEY_NOT_FOUND", "APPROVAL_NOT_FOUND", "BRANCH_NOT_FOUND", "BUDGET_NOT_FOUND", "CHUNK_NOT_FOUND", "COMPACTION_NOT_FOUND", "CONTEXT_KEY_NOT_FOUND", "CONTEXT_NOT_FOUND", "CONVENTIONS_NOT_FOUND", "DOCUMENT_NOT_FOUND", "DOCUMENT_VERSION_NOT_FOUND", "DOMAIN_NOT_FOUND", "EMBEDDING_MODEL_UNKNOWN", "EVENT_NOT_FOUND", "HOOKS_NOT_RUNNING", "HOOK_REFUSED", "INSTALLATION_NOT_FOUND", "ITEM_NOT_FOUND", "KEY_NOT_FOUND", "MEMORY_NOT_FOUND", "MESSAGE_NOT_FOUND", "MISSING_CONTEXT_NOT_FOUND", "MODEL_MIGRATION_NOT_FOUND", "NOT_A_MEMBER", "NOT_FOUND", "OBJECT_MISSING", "PIN_NOT_FOUND", "POLICY_NOT_FOUND", "RECEIPT_NOT_FOUND", "RECIPIENT_NOT_FOUND", "RECOMMENDATION_NOT_FOUND", "RECORD_NOT_FOUND", "RESOURCE_NOT_FOUND", "REVIEW_NOT_FOUND", "SESSION_NOT_FOUND", "SNAPSHOT_NOT_FOUND", "SOURCE_ITEM_NOT_FOUND", "SOURCE_NOT_FOUND", "STEP_NOT_FOUND", "TEAM_NOT_FOUND", "TEMPLATE_NOT_FOUND", "TENANT_NOT_FOUND", "TOOL_NOT_REGISTERED", "UNKNOWN_OPERATION", "VERSION_NOT_FOUND", "WEBHOOK_NOT_FOUND", "WINDOW_NOT_FOUND"],
+  NotFound: ["AGENT_NOT_FOUND", "ALERT_NOT_FOUND", "API_KEY_NOT_FOUND", "APPROVAL_NOT_FOUND", "BRANCH_NOT_FOUND", "BUDGET_NOT_FOUND", "CHUNK_NOT_FOUND", "COMPACTION_NOT_FOUND", "CONTEXT_KEY_NOT_FOUND", "CONTEXT_NOT_FOUND", "CONVENTIONS_NOT_FOUND", "DOCUMENT_NOT_FOUND", "DOCUMENT_VERSION_NOT_FOUND", "DOMAIN_NOT_FOUND", "EMBEDDING_MODEL_UNKNOWN", "EVENT_NOT_FOUND", "HOOKS_NOT_RUNNING", "HOOK_REFUSED", "INSTALLATION_NOT_FOUND", "ITEM_NOT_FOUND", "KEY_NOT_FOUND", "MEMORY_NOT_FOUND", "MESSAGE_NOT_FOUND", "MISSING_CONTEXT_NOT_FOUND", "MODEL_MIGRATION_NOT_FOUND", "NOT_A_MEMBER", "NOT_FOUND", "OBJECT_MISSING", "OUTPUT_NOT_FOUND", "PIN_NOT_FOUND", "POLICY_NOT_FOUND", "RECEIPT_NOT_FOUND", "RECIPIENT_NOT_FOUND", "RECOMMENDATION_NOT_FOUND", "RECORD_NOT_FOUND", "RESOURCE_NOT_FOUND", "REVIEW_NOT_FOUND", "SESSION_NOT_FOUND", "SNAPSHOT_NOT_FOUND", "SOURCE_ITEM_NOT_FOUND", "SOURCE_NOT_FOUND", "STEP_NOT_FOUND", "TEAM_NOT_FOUND", "TEMPLATE_NOT_FOUND", "TENANT_NOT_FOUND", "TOOL_NOT_REGISTERED", "UNKNOWN_OPERATION", "VERSION_NOT_FOUND", "WEBHOOK_NOT_FOUND", "WINDOW_NOT_FOUND"],
   Conflict: ["AGENT_EXISTS", "ALERT_RESOLVED", "ALREADY_RESOLVED", "APPROVAL_CLOSED", "APPROVAL_EXPIRED", "APPROVAL_INTERRUPTED", "APPROVAL_PENDING", "BACKUP_EXISTS", "BACKUP_INCOMPLETE", "BRANCH_EXISTS", "BRANCH_IN_USE", "BRANCH_LIMIT", "BRANCH_NOT_MERGED", "BUDGET_EXCEEDED", "COMPACTION_NOT_HELD", "CONTEXT_LIMIT_EXCEEDED", "CONTEXT_NOT_PULLED", "DATABASE_NOT_EMPTY", "DOCUMENT_NOT_QUARANTINED", "DOCUMENT_NOT_READY", "DOMAIN_EXISTS", "DOMAIN_WITHOUT_TEMPLATE", "EVENT_EXISTS", "HISTORY_NOT_KEPT", "ILLEGAL_TRANSITION", "KEY_EXISTS", "MEMORY_LIMIT_EXCEEDED", "MISSING_CONTEXT_LIMIT", "MODEL_IN_USE", "MODEL_MIGRATION_IN_PROGRESS", "OBJECT_BUSY", "PIN_LIMIT", "POLICY_BUILT_IN", "PROMPT_OUTDATED", "QUOTA_EXCEEDED", "RECEIPT_PRUNED", "RECORD_EXISTS", "REVIEW_CLOSED", "SCHEMA_MISMATCH", "SCHEMA_OUTDATED", "SESSION_ARCHIVED", "SESSION_EXISTS", "SESSION_IN_USE", "SNAPSHOT_EXISTS", "SOURCES_OVERLAP", "STORE_FULL", "TEAM_EXISTS", "TEAM_FULL", "TEAM_NOT_EMPTY", "TENANT_EXISTS", "TOOL_NAME_TAKEN", "TOOL_OF_RUNTIME", "TOO_MANY_MEMBERS", "TOO_MANY_SOURCES", "TOO_MANY_WEBHOOKS", "UNRELATED_CONTEXTS", "USAGE_CONFLICT", "VERSION_CONFLICT", "VERSION_PRUNED", "WEBHOOK_CANNOT_RUN", "WINDOW_CHANGED", "WINDOW_EXISTS", "WINDOW_IN_USE", "WINDOW_TOO_SMALL"],
   Rejected: ["ADDRESS_REFUSED", "APPROVAL_LIMIT", "BACKUP_UNUSABLE", "BUNDLE_DAMAGED", "CONFIRMATION_NEEDED", "CONTENT_TOO_LARGE", "CONTEXT_OVER_BUDGET", "DOCUMENT_TOO_LARGE", "DOCUMENT_UNREADABLE", "FOLDER_REFUSED", "INVALID_GUARDRAIL", "INVALID_INPUT_FORMAT", "INVALID_KEY", "INVALID_PARENT", "INVALID_SETTING", "METADATA_MISMATCH", "METHOD_NOT_ALLOWED", "SOURCE_ELSEWHERE", "TEXT_REFUSED", "UNKNOWN_TOOL", "UNKNOWN_TOOL_PROFILE", "VALUE_TOO_LARGE"],
   Forbidden: ["APPROVAL_NOT_POSSIBLE", "APPROVAL_REJECTED", "APPROVAL_REQUIRED", "AUTHENTICATION_ERROR", "BOUND_TO_SESSION", "BOUND_TO_STEP", "CONTENT_BLOCKED", "CONTENT_QUARANTINED", "DOCUMENT_QUARANTINED", "EVENTS_HELD", "FOREIGN_FORM", "GUARDRAIL_VIOLATION", "HOST_NOT_ALLOWED", "INVALID_API_KEY", "LAYER_VIOLATION", "METRICS_TOKEN", "PERMISSION_DENIED", "POLICY_FORBIDDEN", "PROMPT_ALTERED", "PROMPT_BLOCKED", "PROTECTED_CATEGORY", "PROXY_KEY_MISSING", "SELF_MODIFICATION", "SESSION_TERMINATED", "SIGN_IN_LINK_INVALID", "TOKEN_EXPIRED", "TOOL_NOT_IN_STEP"],
@@ -5413,6 +5455,8 @@ export const ROUTES: Readonly<Record<string, string>> = {
   "context.validate_prompt": "POST /v1/receipts/{receipt_id}/validate",
   "conventions.define": "PUT /v1/conventions/{name}",
   "conventions.list": "GET /v1/conventions",
+  "conversation.open": "GET /v1/conversations/outputs/{handle}",
+  "conversation.settings": "GET /v1/conversations/settings",
   "entity.list": "GET /v1/entities",
   "events.read": "GET /v1/events",
   "guardrail.check": "POST /v1/guardrails/check",

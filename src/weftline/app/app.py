@@ -31,6 +31,7 @@ from weftline.app.metrics_snapshot import MetricsSnapshot
 from weftline.app.objects import Objects
 from weftline.app.process_figures import ProcessFigures
 from weftline.app.proxied_conversations import ProxiedConversations
+from weftline.app.proxied_edits import ProxiedEdits
 from weftline.app.proxied_usage import ProxiedUsage
 from weftline.app.rate_limits import RateLimits
 from weftline.app.refusals import Refusals
@@ -177,6 +178,12 @@ class App:
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
         self.proxied_usage = ProxiedUsage(self.call_meter, self.database, self._container)
         self.proxied_conversations = ProxiedConversations(self, self._container)
+        self.proxied_edits = ProxiedEdits(
+            self,
+            self._container,
+            self._cache("proxied_edits", 1, megabytes=32, seconds=3600),
+            self._cache("proxy_settings", 1, megabytes=1, seconds=3600),
+        )
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         self._know_callers(settings)
         self._scan_content(settings)

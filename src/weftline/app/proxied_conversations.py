@@ -20,7 +20,6 @@ from weftline.kernel.errors import PermissionDenied, Rejected
 from weftline.kernel.identity import PrincipalKind
 from weftline.models.language_models.answer_messages import read_answer_messages
 from weftline.models.language_models.conversation_requests import (
-    digest_of,
     parse_message,
     raw_digest,
     read_request,
@@ -30,7 +29,7 @@ from weftline.safety.trust.gate import ContentBlocked
 from weftline.sessions.model import SessionArchived, SessionNotFound
 from weftline.storage.sql.unit_of_work import SystemTransactions
 from weftline.windows.conversations.model import MAIN, MAX_ANSWERS, Placement, Relation, StoredThread, Thread, event_id
-from weftline.windows.conversations.recognition import place_request
+from weftline.windows.conversations.recognition import answer_key, place_request, request_keys
 from weftline.windows.conversations.sql import ConversationStore
 from weftline.windows.model import MAX_CONTENT_BYTES, MAX_EVENTS, EventExists, window_line
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weftline.proxy")
 _CANDIDATES = 50
-# First messages by which a conversation without an id is found; the first one may be changed.
-_FIRST = 3
 # Turns of messages that were read, about 200 bytes each.
 _MAX_KNOWN = 50_000
 _MAX_COMMITS = 500
@@ -93,7 +90,7 @@ class ProxiedConversations:
         request = self._read(caller, call)
         if request is None:
             return ""
-        keys = _keys(request)
+        keys = request_keys(request.previous, request.client, request.client_id, request.scope, request.turns)
         found = await self._stores.read(
             caller.tenant, lambda stores: stores.conversations.find(caller.agent_id, keys, _CANDIDATES)
         )
@@ -159,7 +156,7 @@ class _Recording:
         thread.frame = self._request.frame
         await self._add(stored, said)
         answer_id = await self._add_answer(stored, given)
-        keys = [*keys, *([_answer_key(answer_id)] if answer_id else [])]
+        keys = [*keys, *([answer_key(answer_id)] if answer_id else [])]
         await self._save(stored, keys)
         return stored.session_id
 
@@ -286,20 +283,6 @@ async def _orchestrator(access: AccessStore, agent_id: str) -> str:
         visited[found.principal_id] = None
         found = None if found.parent_id is None else await access.principal(found.parent_id)
     return next(reversed(visited), agent_id)
-
-
-def _keys(request: ConversationRequest) -> list[str]:
-    """Return what leads to the conversation of a request."""
-    if request.previous:
-        return [_answer_key(request.previous)]
-    if request.client_id:
-        return [digest_of("client", request.client, request.client_id)]
-    first = [turn.digest for turn in request.turns if turn.role != "system"][:_FIRST]
-    return [digest_of("first", request.scope, digest) for digest in first]
-
-
-def _answer_key(answer_id: str) -> str:
-    return digest_of("answer", answer_id)
 
 
 def _said(request: ConversationRequest, places: Sequence[int]) -> list[_Said]:

@@ -29,6 +29,7 @@ _MODULES = (
     "windows.shared_windows",
     "windows.checkpoints",
     "windows.compaction.operations",
+    "windows.conversations.operations",
     "prompts.assembly.operations",
     "prompts.assembly.receipt_operations",
     "prompts.assembly.validate_operation",

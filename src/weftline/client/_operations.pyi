@@ -90,6 +90,7 @@ from weftline.state.agent_context.alert_settings import AlertSettings
 from weftline.state.agent_context.compaction_settings import CompactionSettings
 from weftline.state.agent_context.copy_context import ContextCopied
 from weftline.state.agent_context.definitions import AgentDefined, DefinitionRead
+from weftline.state.agent_context.proxy_settings import ProxySettings
 from weftline.state.agent_context.pull import ContextPulled, ContextRead, ContextStatus
 from weftline.state.agent_context.push import ContextPushed, Knowledge, RemovedKey
 from weftline.state.board.admin_view import Inspection
@@ -122,6 +123,7 @@ from weftline.windows.compaction.operations import (
     FactList,
 )
 from weftline.windows.compaction.views import CompactionInfo
+from weftline.windows.conversations.operations import OutputOpened, ProxySettingsShown
 from weftline.windows.ingest import Ingested, NewWindowEvent
 from weftline.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
 from weftline.windows.review import EventsReleased
@@ -691,6 +693,20 @@ class ConventionsOperations:
     async def list(self) -> ConventionNames:
         """List the key conventions that sessions can name."""
 
+class ConversationOperations:
+    """The conversation operations."""
+
+    def __init__(self, caller: Caller) -> None: ...
+    async def settings(self, *, agent_id: str | None = None) -> ProxySettingsShown:
+        """Show what the model proxy may change in calls of an agent: of its definition, its teams and the tenant.
+
+        Set it with the configuration `proxy` of an agent, or the field `proxy` of a layer.
+        """
+    async def open(
+        self, handle: str, *, agent_id: str | None = None, first_line: int | None = None, last_line: int | None = None
+    ) -> OutputOpened:
+        """Read the whole text of a result of a tool that the model proxy shortened, or some lines of it."""
+
 class EntityOperations:
     """The entity operations."""
 
@@ -1119,6 +1135,7 @@ class LayerOperations:
         policy: TrustPolicy | Mapping[str, Any] | None = None,
         compaction: CompactionSettings | Mapping[str, Any] | None = None,
         alerts: AlertSettings | Mapping[str, Any] | None = None,
+        proxy: ProxySettings | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -2078,6 +2095,7 @@ class Operations:
     compaction: CompactionOperations
     context: ContextOperations
     conventions: ConventionsOperations
+    conversation: ConversationOperations
     entity: EntityOperations
     events: EventsOperations
     guardrail: GuardrailOperations
@@ -2668,6 +2686,20 @@ class SyncConventionsOperations:
     def list(self) -> ConventionNames:
         """List the key conventions that sessions can name."""
 
+class SyncConversationOperations:
+    """The conversation operations."""
+
+    def __init__(self, caller: SyncCaller) -> None: ...
+    def settings(self, *, agent_id: str | None = None) -> ProxySettingsShown:
+        """Show what the model proxy may change in calls of an agent: of its definition, its teams and the tenant.
+
+        Set it with the configuration `proxy` of an agent, or the field `proxy` of a layer.
+        """
+    def open(
+        self, handle: str, *, agent_id: str | None = None, first_line: int | None = None, last_line: int | None = None
+    ) -> OutputOpened:
+        """Read the whole text of a result of a tool that the model proxy shortened, or some lines of it."""
+
 class SyncEntityOperations:
     """The entity operations."""
 
@@ -3096,6 +3128,7 @@ class SyncLayerOperations:
         policy: TrustPolicy | Mapping[str, Any] | None = None,
         compaction: CompactionSettings | Mapping[str, Any] | None = None,
         alerts: AlertSettings | Mapping[str, Any] | None = None,
+        proxy: ProxySettings | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -4045,6 +4078,7 @@ class SyncOperations:
     compaction: SyncCompactionOperations
     context: SyncContextOperations
     conventions: SyncConventionsOperations
+    conversation: SyncConversationOperations
     entity: SyncEntityOperations
     events: SyncEventsOperations
     guardrail: SyncGuardrailOperations

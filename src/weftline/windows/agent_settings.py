@@ -11,6 +11,7 @@ from weftline.history.model import LATEST
 from weftline.kernel.fields import Ordinal
 from weftline.state.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
 from weftline.state.agent_context.inherited_settings import InheritedSettings
+from weftline.state.agent_context.proxy_settings import ProxySettings, ResolvedProxy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ S = TypeVar("S", bound=InheritedSettings)
 
 # The key of a layer that holds its compaction settings.
 COMPACTION = "compaction"
+_PROXY = "proxy"
 _CONFIG = "config"
 _TENANT_LAYER = "layer:tenant"
 
@@ -70,6 +72,12 @@ async def compaction_settings(agent_id: str, lines: LineStore, access: AccessSto
     """Return the compaction settings of an agent."""
     found = await inherited_settings([agent_id], COMPACTION, CompactionSettings, lines, access)
     return ResolvedCompaction.of(found[agent_id])
+
+
+async def proxy_settings(agent_id: str, lines: LineStore, access: AccessStore) -> ResolvedProxy:
+    """Return what the model proxy may change in the calls of an agent."""
+    found = await inherited_settings([agent_id], _PROXY, ProxySettings, lines, access)
+    return ResolvedProxy.of(found[agent_id])
 
 
 async def inherited_settings(

@@ -44,7 +44,9 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
-class _Body(msgspec.Struct):
+class RequestBody(msgspec.Struct):
+    """What of the body of a request is read; the parts with messages as they stand in its bytes."""
+
     model: Any = None
     messages: Raw | UnsetType = UNSET
     input: Raw | UnsetType = UNSET
@@ -63,7 +65,7 @@ class _Kind(msgspec.Struct):
     type: Any = None
 
 
-_body = msgspec.json.Decoder(_Body)
+decode_body = msgspec.json.Decoder(RequestBody).decode
 _kind = msgspec.json.Decoder(_Kind)
 
 
@@ -128,27 +130,36 @@ def read_request(
     ``known`` returns the turns of a message by the digest of its bytes, if it was read before.
     """
     try:
-        given = _body.decode(body)
+        given = decode_body(body)
         raws = _messages(form, given)
         messages = tuple(WireMessage(bytes(raw), _turns(form, bytes(raw), known)) for raw in raws)
     except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError, ValueError):
         return None
     if not messages:
         return None
-    client, client_id = _client(given, headers)
-    user = given.metadata.get("user_id") if isinstance(given.metadata, dict) else None
-    scope = [each for each in (given.prompt_cache_key, user) if isinstance(each, str)]
+    client, client_id = client_of(given, headers)
     return ConversationRequest(
         form=form,
         model=given.model[:_MAX_NAME] if isinstance(given.model, str) else "",
         client=client,
         client_id=client_id,
-        scope="\n".join(scope)[:_MAX_NAME],
+        scope=scope_of(given),
         frame=_frame(given),
-        previous=given.previous_response_id[:_MAX_NAME] if isinstance(given.previous_response_id, str) else "",
+        previous=previous_of(given),
         messages=messages,
         is_compacted=form == "openai_responses" and any(_kind.decode(raw).type in _COMPACTED for raw in raws),
     )
+
+
+def scope_of(given: RequestBody) -> str:
+    """Return what a request says about whose its conversation is."""
+    user = given.metadata.get("user_id") if isinstance(given.metadata, dict) else None
+    return "\n".join(each for each in (given.prompt_cache_key, user) if isinstance(each, str))[:_MAX_NAME]
+
+
+def previous_of(given: RequestBody) -> str:
+    """Return the answer that a request continues; empty if it repeats the conversation."""
+    return given.previous_response_id[:_MAX_NAME] if isinstance(given.previous_response_id, str) else ""
 
 
 def raw_digest(raw: bytes) -> bytes:
@@ -178,7 +189,7 @@ def digest_of(*parts: str) -> str:
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _messages(form: RequestForm, given: _Body) -> list[Raw]:
+def _messages(form: RequestForm, given: RequestBody) -> list[Raw]:
     found = {"openai_responses": given.input, "gemini": given.contents}.get(form, given.messages)
     if isinstance(found, UnsetType):
         return []
@@ -203,7 +214,7 @@ def _same_json(text: str) -> str:
         return text
 
 
-def _client(given: _Body, headers: Mapping[bytes, bytes]) -> tuple[str, str]:
+def client_of(given: RequestBody, headers: Mapping[bytes, bytes]) -> tuple[str, str]:
     """Return the program that sent a request, and its id of the conversation."""
     match = _AGENT.match(headers.get(b"user-agent", b""))
     name = match[1].decode().lower() if match else ""
@@ -237,7 +248,7 @@ def _claude_session(metadata: Any) -> str:  # noqa: ANN401 - what a client sent
     return match[1] if match else ""
 
 
-def _frame(given: _Body) -> str:
+def _frame(given: RequestBody) -> str:
     parts = [given.instructions, given.system_instruction, given.tools]
     state = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     if not isinstance(given.system, UnsetType):

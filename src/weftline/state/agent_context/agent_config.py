@@ -9,11 +9,16 @@ import msgspec
 from weftline.kernel.errors import InvalidInput
 from weftline.state.agent_context.alert_settings import AlertSettings
 from weftline.state.agent_context.compaction_settings import STRATEGIES, CompactionSettings
+from weftline.state.agent_context.proxy_settings import ProxySettings
 
 if TYPE_CHECKING:
     from weftline.state.agent_context.inherited_settings import InheritedSettings
 
-_PARTS: dict[str, type[InheritedSettings]] = {"compaction": CompactionSettings, "alerts": AlertSettings}
+_PARTS: dict[str, type[InheritedSettings]] = {
+    "compaction": CompactionSettings,
+    "alerts": AlertSettings,
+    "proxy": ProxySettings,
+}
 
 
 def check_config(config: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ class DefineAgent(Request):
         dict[str, Any] | None,
         msgspec.Meta(
             description="Your settings, as a JSON object; compaction: how its windows are compacted; "
-            "alerts: when its calls become an alert."
+            "alerts: when its calls become an alert; proxy: what the model proxy may change in its calls."
         ),
     ] = None
     if_version: Annotated[

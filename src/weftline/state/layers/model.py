@@ -13,10 +13,10 @@ from weftline.kernel.fields import is_name
 
 PLATFORM, TENANT, TEAM, PERSONA = 1, 2, 3, 4
 # The keys of a layer's line; only the tenant's has a policy.
-TEXT, GUARDRAILS, POLICY, COMPACTION, ALERTS = "text", "guardrails", "policy", "compaction", "alerts"
-KEYS = (TEXT, GUARDRAILS, POLICY, COMPACTION, ALERTS)
+TEXT, GUARDRAILS, POLICY, COMPACTION, ALERTS, PROXY = "text", "guardrails", "policy", "compaction", "alerts", "proxy"
+KEYS = (TEXT, GUARDRAILS, POLICY, COMPACTION, ALERTS, PROXY)
 # Keys that are cached by the access epoch: a change of them advances it.
-RULE_KEYS = frozenset({GUARDRAILS, POLICY, COMPACTION, ALERTS})
+RULE_KEYS = frozenset({GUARDRAILS, POLICY, COMPACTION, ALERTS, PROXY})
 MAX_TEXT_BYTES = 65_536
 # Clearance that humans need to change a layer, by level.
 CLEARANCES = {TENANT: 5, TEAM: 3}

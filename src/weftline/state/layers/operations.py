@@ -29,6 +29,7 @@ from weftline.sessions.model import SessionId, SessionNotFound, find_session
 from weftline.state.agent_context.alert_settings import AlertSettings
 from weftline.state.agent_context.compaction_settings import CompactionSettings
 from weftline.state.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
+from weftline.state.agent_context.proxy_settings import ProxySettings
 from weftline.state.layers.history_backend import LayerLines, forbid_agents, may_read_layer, may_read_layers
 from weftline.state.layers.model import (
     ALERTS,
@@ -37,6 +38,7 @@ from weftline.state.layers.model import (
     GUARDRAILS,
     MAX_TEXT_BYTES,
     POLICY,
+    PROXY,
     READER_CLEARANCE,
     TENANT,
     TEXT,
@@ -80,6 +82,10 @@ class DefineLayer(Request):
     alerts: Annotated[
         AlertSettings | None,
         msgspec.Meta(description="When calls of agents become an alert; replaces all of it."),
+    ] = None
+    proxy: Annotated[
+        ProxySettings | None,
+        msgspec.Meta(description="What the model proxy may change in calls of agents; replaces all of it."),
     ] = None
     if_version: Annotated[
         Count | None,
@@ -179,7 +185,7 @@ async def _compile(request: DefineLayer, actions: KnownActions, actor: Actor) ->
     forbids=forbid_agents,
     prepare=_compile,
     audited=True,
-    off_record=("text", "guardrails", "policy", "compaction", "alerts"),
+    off_record=("text", "guardrails", "policy", "compaction", "alerts", "proxy"),
     errors=(
         *(
             PermissionDenied,
@@ -241,8 +247,12 @@ async def _texts(request: DefineLayer, definitions: GuardrailDefinitions) -> dic
         texts[COMPACTION] = None if request.compaction == CompactionSettings() else indented_json(request.compaction)
     if request.alerts is not None:
         texts[ALERTS] = None if request.alerts == AlertSettings() else indented_json(request.alerts)
+    if request.proxy is not None:
+        texts[PROXY] = None if request.proxy == ProxySettings() else indented_json(request.proxy)
     if not texts:
-        raise InvalidInput("text: give a text, guardrails, a policy, compaction or alert settings", field="text")
+        raise InvalidInput(
+            "text: give a text, guardrails, a policy, or compaction, alert or proxy settings", field="text"
+        )
     return texts
 
 

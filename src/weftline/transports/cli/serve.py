@@ -80,12 +80,21 @@ def serve(
     run(settings)
 
 
+_mode = click.option(
+    "--mode",
+    type=click.Choice(["observe", "trim", "full"]),
+    help="What may be changed in requests: nothing, large new results of tools, or also layers and what the task needs "
+    "added.  [env var: WEFTLINE_PROXY_MODE; default: the settings of the agent, trim]",
+)
+
+
 @click.command(cls=ProxyCommand)
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFTLINE_PROXY_PORT; default: 8788]"
 )
+@_mode
 @click.pass_context
-def proxy(ctx: click.Context, port: int | None) -> None:
+def proxy(ctx: click.Context, port: int | None, mode: str | None) -> None:
     """Forward the model calls of your agents, and show what each costs.
 
     It prints variables that lead the SDKs of Anthropic, OpenAI and Gemini, and programs that use them, to it. Requests
@@ -99,7 +108,7 @@ def proxy(ctx: click.Context, port: int | None) -> None:
     from weftline.models.language_models.chat_model import ChatCaller  # noqa: PLC0415 - likewise
 
     target: Target = ctx.obj
-    settings = target.settings(proxy_port=port)
+    settings = target.settings(proxy_port=port, proxy_mode=mode)
     check_port(HOST, settings.proxy_port)
     serve_proxy(settings, ChatCaller(target.tenant, target.principal or "admin"))
 
@@ -113,8 +122,9 @@ def proxy(ctx: click.Context, port: int | None) -> None:
     metavar="PROGRAM [ARGUMENTS]...",
     help="The program, and what it is started with.",
 )
+@_mode
 @click.pass_context
-def wrap(ctx: click.Context, command: tuple[str, ...]) -> None:
+def wrap(ctx: click.Context, command: tuple[str, ...], mode: str | None) -> None:
     """Start a program with a model proxy of its own, and say at its end what its model calls used.
 
     Variables lead the program to the proxy; codex and opencode also by options of their own. If its environment named
@@ -129,7 +139,7 @@ def wrap(ctx: click.Context, command: tuple[str, ...]) -> None:
         raise click.UsageError(f"There is no program '{command[0]}' on your path.", ctx)
     target: Target = ctx.obj
     caller = ChatCaller(target.tenant, target.principal or "admin")
-    ctx.exit(run_wrapped(target.settings(), caller, command, os.environ))
+    ctx.exit(run_wrapped(target.settings(proxy_mode=mode), caller, command, os.environ))
 
 
 @click.command(cls=McpCommand)

@@ -242,7 +242,8 @@ def _model_proxy(app: App) -> ProxyEndpoint | None:
         upstreams,
         UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
         KeyCallers(app),
-        Observer(app.call_prices, app.proxied_usage, conversations=app.proxied_conversations),
+        Observer(app.call_prices, app.proxied_usage, conversations=app.proxied_conversations, edits=app.proxied_edits),
+        app.proxied_edits,
         wait_seconds=settings.proxy_wait_ms / 1_000,
         fails_closed=settings.proxy_fails_closed,
     )

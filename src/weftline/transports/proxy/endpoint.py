@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 import httpcore2
 
+from weftline.app.proxied_edits import GivenRequest
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
 from weftline.kernel.errors import (
     InternalError,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weftline.app.dispatch import CallContext
+    from weftline.app.proxied_edits import EditedRequest, ProxiedEdits
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm
@@ -112,6 +114,7 @@ class ProxyEndpoint:
         connections: UpstreamConnections,
         callers: Callers,
         observer: Observer,
+        editor: ProxiedEdits | None = None,
         *,
         wait_seconds: float,
         fails_closed: bool = False,
@@ -120,6 +123,7 @@ class ProxyEndpoint:
         self._connections = connections
         self._callers = callers
         self._observer = observer
+        self._editor = editor
         self._wait_seconds = wait_seconds
         self._fails_closed = fails_closed
 
@@ -127,6 +131,8 @@ class ProxyEndpoint:
         """Close the connections to upstreams, and note the calls that ended last."""
         await self._connections.aclose()
         await self._observer.aclose()
+        if self._editor is not None:
+            await self._editor.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = _route(scope)
@@ -136,7 +142,7 @@ class ProxyEndpoint:
             caller = await self._find_caller(call)
             call.kept = self._observer.keep(call.form, caller, scope["headers"])
             with stoppable(), until_client_leaves():
-                await self._forward(call)
+                await self._forward(call, caller)
         except ClientGone:
             pass
         except _LOST as error:
@@ -151,11 +157,13 @@ class ProxyEndpoint:
 
     async def _find_caller(self, call: _Call) -> ChatCaller | None:
         """Return who calls; None if that cannot be found out in time. Raises WeftlineError for who may not call."""
+        started = perf_counter()
         try:
             async with asyncio.timeout(self._wait_seconds):
                 caller = await self._callers.find(call.route.key, call.scope)
                 if call.is_model_call:
                     await self._callers.check(caller)
+                call.waited = perf_counter() - started
                 return caller
         except WeftlineError as error:
             # What says nothing about the caller must not end a call.
@@ -169,11 +177,15 @@ class ProxyEndpoint:
             raise CallerUnknown("It cannot be found out now who calls.")
         return None
 
-    async def _forward(self, call: _Call) -> None:
+    async def _forward(self, call: _Call, caller: ChatCaller | None) -> None:
         provider, path, _ = call.route
         if _leads_out(path):
             raise InvalidInput("The path has segments of dots.", hint="Send the path of the provider's API.")
         await call.read_body()
+        if self._editor is not None and caller is not None and (given := call.given()) is not None:
+            context = self._callers.context(call.route.key, call.scope)
+            seconds = max(self._wait_seconds - call.waited, 0)
+            call.edited = await self._editor.edit(caller, context, given, seconds)
         by_model = call.is_model_call and self._upstreams.depends_on_model(provider)
         upstream = self._upstreams.find(provider, call.name_model() if by_model else "")
         query = call.scope["query_string"]
@@ -209,6 +221,9 @@ class _Call:
         self._is_complete = False
         self._reader: AnswerReader | None = None
         self.kept: KeptCall | None = None
+        self.edited: EditedRequest | None = None
+        # For Weftline itself.
+        self.waited = 0.0
 
     @property
     def form(self) -> RequestForm | None:
@@ -228,9 +243,16 @@ class _Call:
                 limit = -1
             self._read.append(part)
 
+    def given(self) -> GivenRequest | None:
+        """Return the request of a conversation; None if it is too large, or none."""
+        form = self.form
+        if form is None or not self._is_read:
+            return None
+        return GivenRequest(form, dict(self.scope["headers"]), b"".join(self._read))
+
     def headers(self, host: bytes) -> list[tuple[bytes, bytes]]:
         given = self.scope["headers"]
-        length = sum(map(len, self._read)) if self._is_read else None
+        length = sum(map(len, self._sent)) if self._is_read else None
         if length is None and (announced := value_of(_LENGTH, given)):
             length = int(announced)
         return request_headers(given, host, length, has_body=self._has_body)
@@ -242,6 +264,11 @@ class _Call:
         """Return the model that the request names."""
         self._model = self._model or requested_model(b"".join(self._read))
         return self._model
+
+    @property
+    def _sent(self) -> list[bytes]:
+        """Return what has been read of the body, as it is to be forwarded."""
+        return self._read if self.edited is None else [self.edited.body]
 
     async def start(self, response: httpcore2.Response) -> None:
         """Begin the answer; the request is not needed any more."""
@@ -263,6 +290,8 @@ class _Call:
         else:
             self.name_model()
         self._read.clear()
+        if self.edited is not None:
+            self.edited = self.edited._replace(body=b"")
 
     async def pass_on(self, chunk: bytes) -> None:
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -307,10 +336,11 @@ class _Call:
             find_caller=find_caller,
             context=context,
             kept=self.kept,
+            edits=None if self.edited is None else self.edited.note,
         )
 
     async def _parts(self) -> AsyncGenerator[bytes]:
-        for part in self._read:
+        for part in self._sent:
             yield part
         while not self._is_read:
             yield await self._next_part()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from weftline.app.call_meter import CallPrices
     from weftline.app.dispatch import CallContext
+    from weftline.app.proxied_edits import EditNote, ProxiedEdits
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm
@@ -42,7 +43,8 @@ class EndedCall(NamedTuple):
     ``status`` is 0 if the provider did not answer. ``is_complete`` is false if the answer did not reach its end: the
     client left, or the provider's connection broke. ``reader`` is None if no usage can be read. ``caller`` is None if
     it could not be found out in time who calls; ``find_caller`` tries again. ``context``: the caller's credential.
-    ``kept``: request and answer, if the call belongs to a conversation.
+    ``kept``: request and answer, if the call belongs to a conversation. ``edits``: what of it was forwarded in another
+    form.
     """
 
     at: datetime
@@ -58,6 +60,7 @@ class EndedCall(NamedTuple):
     find_caller: FindCaller
     context: CallContext
     kept: KeptCall | None = None
+    edits: EditNote | None = None
 
 
 class NotedCall(NamedTuple):
@@ -94,9 +97,11 @@ class Observer:
         meter: Meter | None = None,
         show: Callable[[NotedCall], None] | None = None,
         conversations: Conversations | None = None,
+        edits: ProxiedEdits | None = None,
     ) -> None:
         self.meter = meter
         self.conversations = conversations
+        self._edits = edits
         self._prices = prices
         self._show = show
         self._kept = KeptBytes()
@@ -160,6 +165,15 @@ class Observer:
             return caller
         return caller._replace(session_id=session_id)
 
+    async def _note_edits(self, call: EndedCall, caller: ChatCaller) -> None:
+        if self._edits is None or call.edits is None:
+            return
+        try:
+            async with asyncio.timeout(_METER_SECONDS):
+                await self._edits.note(caller, call.edits, caller.session_id)
+        except (WeftlineError, TimeoutError) as error:
+            _log.info("what was forwarded whole is not stored: %s", getattr(error, "code", "timeout"))
+
     async def _note(self, call: EndedCall) -> None:
         usage = None if call.reader is None else call.reader.finish()
         model = ((call.reader.model if call.reader is not None else "") or call.model)[:_MAX_MODEL]
@@ -171,6 +185,7 @@ class Observer:
                 async with asyncio.timeout(_METER_SECONDS):
                     caller = call.caller or await call.find_caller()
                 caller = await self._record(call, caller)
+                await self._note_edits(call, caller)
                 async with asyncio.timeout(_METER_SECONDS):
                     await self.meter.add("proxy", caller, model, _sums(call, usage, cost), call.seconds)
             except TimeoutError:

@@ -77,12 +77,16 @@ async def proxy_application(
     prices = CallPrices(load_catalog(settings.models_file), PriceTable())
     async with AsyncExitStack() as stack:
         app, note = await _open_app(settings, caller, stack)
-        meter, conversations = (None, None) if app is None else (app.call_meter, app.proxied_conversations)
+        meter, conversations, edits = None, None, None
+        if app is not None:
+            meter, conversations, edits = app.call_meter, app.proxied_conversations, app.proxied_edits
+            edits.mode = settings.chosen_proxy_mode
         endpoint = ProxyEndpoint(
             upstreams,
             UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
             OneCaller(caller),
-            Observer(prices, meter, show, conversations),
+            Observer(prices, meter, show, conversations, edits),
+            edits,
             wait_seconds=settings.proxy_wait_ms / 1_000,
         )
         stack.push_async_callback(endpoint.aclose)

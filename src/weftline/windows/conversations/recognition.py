@@ -8,16 +8,20 @@ or replace them by a summary.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.models.language_models.conversation_requests import digest_of
 from weftline.windows.conversations.model import Placement, Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from weftline.models.language_models.conversation_requests import ConversationRequest, Turn
     from weftline.windows.conversations.model import StoredThread, Thread
 
+# First messages by which a conversation without an id is found; the first one may be changed.
+_FIRST = 3
 # A history is the same one, edited, if at least this part of what follows the first difference is repeated.
 _REPEATED = 0.5
 # A summary leaves at most this part of a conversation.
@@ -34,6 +38,20 @@ class _Match(NamedTuple):
     @property
     def is_continued(self) -> bool:
         return self.prefix >= self.stored.thread.sent
+
+
+def request_keys(previous: str, client: str, client_id: str, scope: str, turns: Iterable[Turn]) -> list[str]:
+    """Return what leads to the conversation of a request; the first one names it."""
+    if previous:
+        return [answer_key(previous)]
+    if client_id:
+        return [digest_of("client", client, client_id)]
+    first = islice((turn.digest for turn in turns if turn.role != "system"), _FIRST)
+    return [digest_of("first", scope, digest) for digest in first]
+
+
+def answer_key(answer_id: str) -> str:
+    return digest_of("answer", answer_id)
 
 
 def place_request(request: ConversationRequest, candidates: Sequence[StoredThread]) -> Placement:

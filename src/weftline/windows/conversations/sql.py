@@ -10,7 +10,7 @@ from weftline.kernel.transaction import SqlStore
 from weftline.windows.conversations.model import StoredThread, Thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _FIND = """
 SELECT c.session_id, c.branch, c.state FROM proxied_conversations c
@@ -30,8 +30,39 @@ _ADD_KEY = """
 INSERT INTO proxied_conversation_keys (tenant, agent_id, key_hash, session_id, branch) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT DO NOTHING
 """
+_FIND_EDITS = """
+SELECT anchor, edit FROM proxied_edits
+WHERE tenant = $1 AND agent_id = $2 AND conversation = $3 AND anchor {among_texts}$4{end_among_texts}
+"""
+_ADD_EDIT = """
+INSERT INTO proxied_edits (tenant, agent_id, conversation, anchor, edit, session_id, created_at)
+VALUES ($1, $2, $3, $4, $5, '', $6) ON CONFLICT DO NOTHING
+"""
+_SET_WHOLE = """
+INSERT INTO proxied_edits (tenant, agent_id, conversation, anchor, edit, session_id, created_at)
+VALUES ($1, $2, $3, $4, '', '', $5) ON CONFLICT (tenant, agent_id, conversation, anchor) DO UPDATE SET edit = ''
+"""
+_ADD_OUTPUT = """
+INSERT INTO proxied_outputs (tenant, agent_id, handle, conversation, content, session_id, created_at)
+VALUES ($1, $2, $3, $4, $5, '', $6) ON CONFLICT DO NOTHING
+"""
+_FIND_OUTPUTS = """
+SELECT handle, content FROM proxied_outputs
+WHERE tenant = $1 AND agent_id = $2 AND handle {among_texts}$3{end_among_texts}
+"""
+_ADOPT_EDITS = """
+UPDATE proxied_edits SET session_id = $1
+WHERE tenant = $2 AND agent_id = $3 AND conversation = $4 AND session_id = ''
+  AND anchor {among_texts}$5{end_among_texts}
+"""
+_ADOPT_OUTPUTS = """
+UPDATE proxied_outputs SET session_id = $1
+WHERE tenant = $2 AND agent_id = $3 AND conversation = $4 AND session_id = ''
+  AND handle {among_texts}$5{end_among_texts}
+"""
 _thread = msgspec.json.Decoder(Thread)
 _encode = msgspec.json.Encoder().encode
+_TABLES = ("proxied_conversations", "proxied_conversation_keys", "proxied_edits", "proxied_outputs")
 
 
 class ConversationStore(SqlStore):
@@ -52,10 +83,54 @@ class ConversationStore(SqlStore):
 
     async def forget(self, agent_id: str, session_id: str) -> None:
         """Remove the threads of a session that is gone."""
-        for table in ("proxied_conversations", "proxied_conversation_keys"):
+        for table in _TABLES:
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND agent_id = $2 AND session_id = $3",  # noqa: S608 - our own
                 self._tenant,
                 agent_id,
                 session_id,
             )
+
+
+class EditStore(SqlStore):
+    """Edits of the requests of one tenant's agents, and the whole texts of what was shortened."""
+
+    async def has_any(self, agent_id: str) -> bool:
+        """Tell whether anything was decided for an agent's requests."""
+        found = "SELECT 1 FROM proxied_edits WHERE tenant = $1 AND agent_id = $2 LIMIT 1"
+        return await self._tx.one(found, self._tenant, agent_id) is not None
+
+    async def find(self, agent_id: str, conversation: str, anchors: Iterable[str]) -> dict[str, str]:
+        """Return the stored edits of a conversation at these anchors."""
+        rows = await self._tx.all(_FIND_EDITS, self._tenant, agent_id, conversation, _encode([*anchors]).decode())
+        return {str(anchor): str(edit) for anchor, edit in rows}
+
+    async def add(self, agent_id: str, conversation: str, edits: Mapping[str, str], at: int) -> dict[str, str]:
+        """Keep edits where there are none yet; return those that hold."""
+        owner = self._tenant, agent_id, conversation
+        await self._tx.many(_ADD_EDIT, [(*owner, anchor, edit, at) for anchor, edit in edits.items()])
+        return await self.find(agent_id, conversation, edits)
+
+    async def set_whole(self, agent_id: str, conversation: str, anchors: Iterable[str], at: int) -> None:
+        """Note that what is at these anchors was forwarded whole."""
+        await self._tx.many(_SET_WHOLE, [(self._tenant, agent_id, conversation, anchor, at) for anchor in anchors])
+
+    async def add_outputs(self, agent_id: str, conversation: str, outputs: Mapping[str, str], at: int) -> None:
+        """Keep whole texts by their handles."""
+        await self._tx.many(
+            _ADD_OUTPUT,
+            [(self._tenant, agent_id, handle, conversation, text.encode(), at) for handle, text in outputs.items()],
+        )
+
+    async def outputs(self, agent_id: str, handles: Iterable[str]) -> dict[str, str]:
+        """Return the whole texts of an agent with these handles."""
+        rows = await self._tx.all(_FIND_OUTPUTS, self._tenant, agent_id, _encode([*handles]).decode())
+        return {str(handle): bytes(content).decode() for handle, content in rows}
+
+    async def adopt(
+        self, agent_id: str, conversation: str, session_id: str, anchors: Iterable[str], handles: Iterable[str]
+    ) -> None:
+        """Let edits and texts go with a session when it is deleted."""
+        owner = session_id, self._tenant, agent_id, conversation
+        await self._tx.run(_ADOPT_EDITS, *owner, _encode([*anchors]).decode())
+        await self._tx.run(_ADOPT_OUTPUTS, *owner, _encode([*handles]).decode())

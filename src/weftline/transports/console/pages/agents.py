@@ -63,6 +63,7 @@ async def agent(view: PageView) -> Response:
         agent_id=agent_id,
         definition=await _section(view, "agent.read_definition", agent_id=agent_id),
         layers=await _section(view, "layer.show", agent_id=agent_id),
+        proxy=await _section(view, "conversation.settings", agent_id=agent_id),
         keys=await _section(view, "key.list", agent_id=agent_id),
         now=view.now,
         tab="agent",

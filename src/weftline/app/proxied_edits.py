@@ -1,0 +1,376 @@
+"""Edits requests of the model proxy, by the mode of their agent, and stores each edit before it is forwarded.
+
+A call waits for this for a bounded time. What cannot be decided or stored in it is forwarded whole, and stays whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weftline.access.sql import AccessStore
+from weftline.history.store import LineStore
+from weftline.kernel.clock import to_micros
+from weftline.kernel.errors import InvalidInput, WeftlineError
+from weftline.kernel.thread_pools import TEXT_THREADS
+from weftline.kernel.tokens import approximate_tokens
+from weftline.models.language_models.conversation_requests import (
+    client_of,
+    parse_message,
+    previous_of,
+    scope_of,
+    turn_of,
+)
+from weftline.models.language_models.request_spans import read_spans
+from weftline.storage.sql.unit_of_work import SystemTransactions
+from weftline.windows.agent_settings import proxy_settings
+from weftline.windows.conversations.edits import (
+    Edit,
+    decode_edit,
+    editable_results,
+    edited_body,
+    encode_edit,
+    result_splices,
+)
+from weftline.windows.conversations.handles import named_handles
+from weftline.windows.conversations.recognition import request_keys
+from weftline.windows.conversations.shortening import shorten_result
+from weftline.windows.conversations.sql import ConversationStore, EditStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from weftline.app.app import App
+    from weftline.app.caches import Cache
+    from weftline.app.dispatch import CallContext
+    from weftline.kernel.identity import Actor
+    from weftline.models.language_models.chat_model import ChatCaller
+    from weftline.models.language_models.conversation_requests import RequestForm, Turn
+    from weftline.models.language_models.request_spans import SpannedRequest
+    from weftline.state.agent_context.proxy_settings import ProxyMode, ResolvedProxy
+    from weftline.storage.sql.unit_of_work import Injector
+    from weftline.windows.conversations.edits import EditableResult
+
+_log = logging.getLogger("weftline.proxy")
+_ENCODING = b"content-encoding"
+# Conversations with decisions of this process that are not stored yet.
+_MAX_UNSTORED = 10_000
+# Threads of a conversation in which a message is looked for that was forwarded before it had edits.
+_THREADS = 3
+# Of a decision in memory, without its text.
+_EDIT_BYTES = 200
+
+
+class GivenRequest(NamedTuple):
+    """A request as the client sent it."""
+
+    form: RequestForm
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+class EditNote(NamedTuple):
+    """What was decided about a request. ``whole``: parts that were forwarded whole, and are to stay so.
+
+    ``saved``: tokens that all its edits save, negative if they add some.
+    """
+
+    mode: ProxyMode
+    conversation: str
+    anchors: tuple[str, ...] = ()
+    handles: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    saved: int = 0
+
+
+class EditedRequest(NamedTuple):
+    """The body to forward, and what was decided about it; None if nothing was."""
+
+    body: bytes
+    note: EditNote | None = None
+
+
+class _Stores(msgspec.Struct, frozen=True):
+    edits: EditStore
+    conversations: ConversationStore
+    lines: LineStore
+    access: AccessStore
+
+
+class _Settings(NamedTuple):
+    """Settings of an agent, and whether any of its requests had edits."""
+
+    settings: ResolvedProxy
+    has_edits: bool
+
+
+class ProxiedEdits:
+    """Decides what of a request is forwarded in another form."""
+
+    def __init__(self, app: App, injector: Injector, decided: Cache[str], settings: Cache[_Settings]) -> None:
+        self._app = app
+        self._stores = SystemTransactions(app.database, injector, _Stores)
+        self._decided = decided
+        self._settings = settings
+        # In place of the mode of agents.
+        self.mode: ProxyMode | None = None
+        # What was forwarded whole because it could not be stored in time that it was not.
+        self._whole: OrderedDict[tuple[str, str, str], set[str]] = OrderedDict()
+        self._storing: set[asyncio.Task[dict[str, str]]] = set()
+
+    async def edit(
+        self, caller: ChatCaller, context: CallContext, request: GivenRequest, seconds: float
+    ) -> EditedRequest:
+        """Return the body to forward: the original one if it cannot be read, or decided in time."""
+        original = EditedRequest(request.body)
+        if request.headers.get(_ENCODING, b"identity") != b"identity":
+            return original
+        editing: _Editing | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                found = await self._settings_of(caller, context)
+                mode = found.settings.mode
+                if mode == "observe" and not found.has_edits:
+                    return original
+                editing = self._read(caller, request, found.settings)
+                if editing is not None:
+                    await editing.decide()
+        except (TimeoutError, WeftlineError, OSError) as error:
+            _log.info("a proxied request is forwarded as it is: %s", getattr(error, "code", type(error).__name__))
+        except Exception:  # noqa: BLE001 - a call is forwarded whatever its messages are
+            _log.exception("cannot edit a proxied request")
+        try:
+            return original if editing is None else editing.result()
+        except (ValueError, IndexError):
+            _log.exception("cannot edit a proxied request")
+            return original
+
+    async def note(self, caller: ChatCaller, note: EditNote, session_id: str) -> None:
+        """Store what was forwarded whole, and let everything stored go with the session of the conversation."""
+        at = to_micros(self._app.clock.now())
+        key = caller.tenant, caller.agent_id, note.conversation
+
+        async def store(stores: _Stores) -> None:
+            await stores.edits.set_whole(caller.agent_id, note.conversation, note.whole, at)
+            if session_id:
+                await stores.edits.adopt(caller.agent_id, note.conversation, session_id, note.anchors, note.handles)
+
+        if note.whole or (session_id and note.anchors):
+            await self._stores.write(caller.tenant, store)
+        for anchor in note.whole:
+            self._decided.put((*key, anchor), "", _EDIT_BYTES)
+        pending = self._whole.get(key)
+        if pending is not None:
+            pending.difference_update(note.whole)
+            if not pending:
+                self._whole.pop(key, None)
+
+    async def aclose(self) -> None:
+        """Let what is being stored end."""
+        await asyncio.gather(*self._storing, return_exceptions=True)
+
+    def _read(self, caller: ChatCaller, request: GivenRequest, settings: ResolvedProxy) -> _Editing | None:
+        spans = read_spans(request.form, request.body)
+        if spans is None:
+            return None
+        client, client_id = client_of(spans.given, request.headers)
+        try:
+            keys = request_keys(previous_of(spans.given), client, client_id, scope_of(spans.given), _first_turns(spans))
+        except (msgspec.MsgspecError, InvalidInput):
+            return None
+        return _Editing(self, caller, spans, keys, settings) if keys else None
+
+    async def _settings_of(self, caller: ChatCaller, context: CallContext) -> _Settings:
+        """Return the settings of a caller. Changes of them advance the epoch."""
+        actor: Actor = await self._app.identify(context)
+        key = caller.tenant, caller.agent_id, actor.epoch
+        found = self._settings.get(key)
+        if found is None:
+
+            async def read(stores: _Stores) -> _Settings:
+                settings = await proxy_settings(caller.agent_id, stores.lines, stores.access)
+                return _Settings(settings, await stores.edits.has_any(caller.agent_id))
+
+            found = await self._stores.read(caller.tenant, read)
+            self._settings.put(key, found, _EDIT_BYTES)
+        return found if self.mode is None else found._replace(settings=found.settings._replace(mode=self.mode))
+
+    def known(self, key: tuple[str, str, str], anchors: Iterable[str]) -> dict[str, str]:
+        """Return the decisions in memory."""
+        unstored = self._whole.get(key, set())
+        found = {anchor: "" if anchor in unstored else self._decided.get((*key, anchor)) for anchor in anchors}
+        return {anchor: edit for anchor, edit in found.items() if edit is not None}
+
+    def remember(self, key: tuple[str, str, str], edits: Mapping[str, str]) -> None:
+        for anchor, edit in edits.items():
+            self._decided.put((*key, anchor), edit, len(edit) + _EDIT_BYTES)
+
+    def keep_whole(self, key: tuple[str, str, str], anchors: Iterable[str]) -> None:
+        """Remember what is forwarded whole until that is stored."""
+        self._whole.setdefault(key, set()).update(anchors)
+        self._whole.move_to_end(key)
+        while len(self._whole) > _MAX_UNSTORED:
+            self._whole.popitem(last=False)
+
+    async def read_edits(self, key: tuple[str, str, str], anchors: Sequence[str]) -> dict[str, str]:
+        tenant, agent_id, conversation = key
+        found = await self._stores.read(tenant, lambda stores: stores.edits.find(agent_id, conversation, anchors))
+        self.remember(key, found)
+        return found
+
+    async def read_outputs(self, key: tuple[str, str, str], handles: Sequence[str]) -> dict[str, str]:
+        tenant, agent_id, _ = key
+        return await self._stores.read(tenant, lambda stores: stores.edits.outputs(agent_id, handles))
+
+    async def read_sent(self, key: tuple[str, str, str], keys: Sequence[str]) -> set[str]:
+        """Return the digests of messages that were recorded as forwarded in a conversation."""
+        tenant, agent_id, _ = key
+        found = await self._stores.read(tenant, lambda stores: stores.conversations.find(agent_id, keys, _THREADS))
+        return {digest for stored in found for digest in stored.thread.view[: stored.thread.sent]}
+
+    async def store(
+        self, key: tuple[str, str, str], edits: Mapping[str, str], outputs: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Store new edits and the texts they leave out; return the edits that hold, which others may have stored.
+
+        A database that commits after the call has stopped waiting for it stores that all was forwarded whole.
+        """
+        tenant, agent_id, conversation = key
+        at = to_micros(self._app.clock.now())
+        given_up = False
+
+        async def add(stores: _Stores) -> dict[str, str]:
+            await stores.edits.add_outputs(agent_id, conversation, outputs, at)
+            if given_up:
+                await stores.edits.set_whole(agent_id, conversation, edits, at)
+            return await stores.edits.add(agent_id, conversation, edits, at)
+
+        async def run() -> dict[str, str]:
+            held = await self._stores.write(tenant, add)
+            if given_up and any(held.values()):
+                await self._stores.write(
+                    tenant, lambda stores: stores.edits.set_whole(agent_id, conversation, edits, at)
+                )
+            return held
+
+        task = asyncio.create_task(run(), name="weftline-proxy-edits")
+        self._storing.add(task)
+        task.add_done_callback(self._stored)
+        try:
+            held = await asyncio.shield(task)
+        except BaseException:
+            given_up = True
+            raise
+        self.remember(key, held)
+        return held
+
+    def _stored(self, task: asyncio.Task[dict[str, str]]) -> None:
+        self._storing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.info("edits of a proxied request are not stored: %s", type(task.exception()).__name__)
+
+
+class _Editing:
+    """The decisions about one request."""
+
+    def __init__(
+        self,
+        edits: ProxiedEdits,
+        caller: ChatCaller,
+        request: SpannedRequest,
+        keys: Sequence[str],
+        settings: ResolvedProxy,
+    ) -> None:
+        self._edits = edits
+        self._request = request
+        self._keys = keys
+        self._settings = settings
+        self._key = caller.tenant, caller.agent_id, keys[0]
+        self._results = editable_results(request)
+        self._held: dict[str, str] = edits.known(self._key, (each.anchor for each in self._results))
+
+    async def decide(self) -> None:
+        """Find the stored edits, and make and store those of what is new."""
+        unknown = [each.anchor for each in self._results if each.anchor not in self._held]
+        if not unknown:
+            return
+        self._held |= await self._edits.read_edits(self._key, unknown)
+        new = [each for each in self._results if each.is_new and each.anchor not in self._held]
+        if not new or self._settings.mode == "observe":
+            return
+        made: dict[str, Edit | None] = {}
+        outputs: dict[str, str] = {}
+        for each in new:
+            made[each.anchor] = await self._make(each, outputs)
+        if any(made.values()) and await self._were_sent(each for each in new if made[each.anchor] is not None):
+            return
+        if any(made.values()):
+            stored = {anchor: encode_edit(edit) for anchor, edit in made.items()}
+            self._held |= await self._edits.store(self._key, stored, outputs)
+
+    def result(self) -> EditedRequest:
+        """Return the request with its edits; what has none and is new was forwarded whole."""
+        splices, saved, handles = [], 0, list[str]()
+        for each in self._results:
+            edit = decode_edit(self._held.get(each.anchor, ""))
+            if edit is not None:
+                splices += result_splices(self._request, each.result, edit)
+                saved += edit.saved
+                handles += edit.handles
+        whole = tuple(each.anchor for each in self._results if each.is_new and not self._held.get(each.anchor))
+        self._edits.keep_whole(self._key, (anchor for anchor in whole if anchor not in self._held))
+        note = EditNote(
+            mode=self._settings.mode,
+            conversation=self._key[2],
+            anchors=tuple(each.anchor for each in self._results),
+            handles=tuple(dict.fromkeys(handles)),
+            whole=tuple(anchor for anchor in whole if anchor not in self._held),
+            saved=saved,
+        )
+        return EditedRequest(edited_body(self._request.body, splices) if splices else self._request.body, note)
+
+    async def _make(self, each: EditableResult, outputs: dict[str, str]) -> Edit | None:
+        """Return the edit of a new result; None to forward it whole."""
+        asked = named_handles(each.result.arguments)
+        if asked:
+            texts = await self._edits.read_outputs(self._key, [named.handle for named in asked])
+            known = [named for named in asked if named.handle in texts]
+            if known:
+                return _opened(each, ((named.place, named.select(texts[named.handle])) for named in known))
+        if each.result.is_error:
+            return None
+        shortened = await TEXT_THREADS.run(shorten_result, each.result, self._settings.trim_tokens)
+        if shortened is None:
+            return None
+        outputs.update((whole.handle, whole.text) for whole in shortened.whole)
+        return shortened.edit
+
+    async def _were_sent(self, results: Iterable[EditableResult]) -> bool:
+        """Tell whether any of these was forwarded already, by what is recorded of the conversation."""
+        sent = await self._edits.read_sent(self._key, self._keys)
+        return any(
+            turn.digest in sent
+            for at in {each.result.message for each in results}
+            for turn in _turns(self._request, at)
+        )
+
+
+def _opened(each: EditableResult, asked: Iterable[tuple[str, str]]) -> Edit | None:
+    """Return the edit that adds texts to the result of the call that asked for them; None if it has them already."""
+    given = "\n".join(each.result.decoded(number) for number in range(len(each.result.texts)))
+    added = "".join(
+        f"\n[Weftline: the text of {place}]\n{text}\n[End of {place}]" for place, text in asked if text not in given
+    )
+    return Edit(added=added, saved=-approximate_tokens(added)) if added else None
+
+
+def _first_turns(request: SpannedRequest) -> Iterator[Turn]:
+    return (turn for at in range(len(request.messages)) for turn in _turns(request, at))
+
+
+def _turns(request: SpannedRequest, at: int) -> Iterator[Turn]:
+    return map(turn_of, parse_message(request.form, bytes(request.messages[at].raw)))

@@ -1,0 +1,281 @@
+"""Where the messages of a request stand in its bytes: results of tools, calls of tools, and the text in them.
+
+A request is edited by replacing spans of its bytes. ``msgspec.Raw`` is a view of the bytes that it was decoded from, so
+that its address says exactly where it stands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Raw, UnsetType
+
+from weftline.models.language_models.content import CACHE_MARKS, TEXT_FIELDS
+from weftline.models.language_models.conversation_requests import RequestBody, decode_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from weftline.models.language_models.conversation_requests import RequestForm
+
+_MARKS = tuple(f'"{name}"'.encode() for name in CACHE_MARKS)
+_ANSWER_ROLES = frozenset({"assistant", "model"})
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+_RESPONSES_RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+_RESPONSES_INPUTS = frozenset({"message", "item_reference", None})
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str = ""
+    arguments: Raw | UnsetType = UNSET
+
+
+class _ToolCall(msgspec.Struct):
+    id: Any = None
+    function: _Function = _Function()
+    custom: Any = None
+
+
+class _Item(msgspec.Struct):
+    """A message, or an item of a response."""
+
+    type: Any = None
+    role: Any = None
+    content: Raw | UnsetType = UNSET
+    parts: Raw | UnsetType = UNSET
+    output: Raw | UnsetType = UNSET
+    call_id: Any = None
+    name: Any = None
+    arguments: Raw | UnsetType = UNSET
+    input: Raw | UnsetType = UNSET
+    tool_call_id: Any = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Block(msgspec.Struct):
+    type: Any = None
+    id: Any = None
+    name: Any = None
+    input: Raw | UnsetType = UNSET
+    tool_use_id: Any = None
+    is_error: Any = None
+    content: Raw | UnsetType = UNSET
+    text: Raw | UnsetType = UNSET
+
+
+class _Named(msgspec.Struct):
+    """A call of a function of Gemini, or the response of one."""
+
+    id: Any = None
+    name: Any = None
+    args: Raw | UnsetType = UNSET
+    response: Raw | UnsetType = UNSET
+
+
+class _Part(msgspec.Struct):
+    text: Raw | UnsetType = UNSET
+    function_call: _Named | None = msgspec.field(name="functionCall", default=None)
+    function_response: _Named | None = msgspec.field(name="functionResponse", default=None)
+
+
+_raws = msgspec.json.Decoder(list[Raw])
+_item = msgspec.json.Decoder(_Item)
+_blocks = msgspec.json.Decoder(list[_Block])
+_parts = msgspec.json.Decoder(list[_Part])
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_text = msgspec.json.Decoder(str)
+
+
+class ToolResult(NamedTuple):
+    """A result of a tool. ``texts``: its texts as JSON strings; ``arguments``: those of its call, as JSON."""
+
+    message: int
+    call_id: str
+    texts: tuple[Raw, ...]
+    is_error: bool
+    arguments: bytes
+
+    def decoded(self, number: int) -> str:
+        """Return one of its texts; raises msgspec.MsgspecError if it is not valid."""
+        return _text.decode(self.texts[number])
+
+
+class SpannedMessage(NamedTuple):
+    """A message of a request. ``content`` is that of a message of the user: a JSON string, or a list of blocks."""
+
+    raw: Raw
+    role: str
+    is_marked: bool
+    content: Raw | None
+
+
+class SpannedRequest(NamedTuple):
+    """A request, and where its parts stand. ``system``: its system text, outside or in its first message."""
+
+    form: RequestForm
+    body: bytes
+    given: RequestBody
+    messages: tuple[SpannedMessage, ...]
+    results: tuple[ToolResult, ...]
+    system: Raw | None
+    list_start: int
+
+    @property
+    def first_new(self) -> int:
+        """Return the place of the first message after the last answer: what comes before was forwarded before."""
+        answers = [at for at, message in enumerate(self.messages) if message.role == "assistant"]
+        return answers[-1] + 1 if answers else 0
+
+    @property
+    def last_mark(self) -> int:
+        """Return the place of the last message but the newest with a cache mark; -1 if there is none."""
+        return max((at for at, message in enumerate(self.messages[:-1]) if message.is_marked), default=-1)
+
+    def span(self, raw: Raw) -> slice:
+        """Return where a part stands in the body."""
+        start = _address(raw) - _address(self.body)
+        found = slice(start, start + len(memoryview(raw)))
+        if start < 0 or self.body[found] != bytes(raw):
+            raise ValueError("a part of a request does not stand in its bytes")
+        return found
+
+
+def read_spans(form: RequestForm, body: bytes) -> SpannedRequest | None:
+    """Return where the parts of a request stand; None if it has no list of messages in this form."""
+    try:
+        given = decode_body(body)
+        listed = {"openai_responses": given.input, "gemini": given.contents}.get(form, given.messages)
+        if isinstance(listed, UnsetType) or not _starts(listed, b"["):
+            return None
+        raws = _raws.decode(listed)
+        system = {
+            "anthropic": given.system,
+            "openai_responses": given.instructions,
+            "gemini": given.system_instruction,
+        }.get(form, UNSET)
+        messages: list[SpannedMessage] = []
+        results: list[ToolResult] = []
+        calls: dict[str, list[bytes]] = {}
+        has_marks = any(mark in body for mark in _MARKS)
+        for at, raw in enumerate(raws):
+            item = _item.decode(raw)
+            for result in _READ[form](item, calls):
+                given_to = calls.get(result.call_id)
+                # Calls of Gemini may have no id: their results are in the order of the calls.
+                arguments = b"" if not given_to else given_to.pop(0) if len(given_to) > 1 else given_to[0]
+                results.append(result._replace(message=at, arguments=arguments))
+            messages.append(_message(form, raw, item, has_marks=has_marks))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return SpannedRequest(
+        form=form,
+        body=body,
+        given=given,
+        messages=tuple(messages),
+        results=tuple(results),
+        system=None if isinstance(system, UnsetType) else system,
+        list_start=_address(listed) - _address(body) + 1,
+    )
+
+
+def _address(part: bytes | Raw) -> int:
+    start: int = np.frombuffer(part, dtype=np.uint8).__array_interface__["data"][0]
+    return start
+
+
+def _message(form: RequestForm, raw: Raw, item: _Item, *, has_marks: bool) -> SpannedMessage:
+    content = item.parts if form == "gemini" else item.content
+    return SpannedMessage(
+        raw=raw,
+        role=_role(form, item),
+        is_marked=has_marks and any(mark in bytes(raw) for mark in _MARKS),
+        content=None if isinstance(content, UnsetType) else content,
+    )
+
+
+def _role(form: RequestForm, item: _Item) -> str:
+    """Return who said a message; of a response, what is neither said nor returned by the user is of the model."""
+    if item.role in _SYSTEM_ROLES:
+        return "system"
+    if form == "openai_responses" and item.role is None:
+        if item.type in _RESPONSES_RESULTS or str(item.type).endswith("_output"):
+            return "tool"
+        return "user" if item.type in _RESPONSES_INPUTS else "assistant"
+    if item.role in _ANSWER_ROLES:
+        return "assistant"
+    return "tool" if item.role == "tool" else "user"
+
+
+def _anthropic(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
+    for block in _blocks_of(item.content):
+        if block.type == "tool_result":
+            yield _result(block.tool_use_id, _texts(block.content), is_error=bool(block.is_error))
+        elif block.type == "tool_use" and not isinstance(block.input, UnsetType):
+            calls.setdefault(str(block.id), []).append(bytes(block.input))
+
+
+def _chat(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
+    if item.role == "tool":
+        yield _result(item.tool_call_id, _texts(item.content))
+    for call in item.tool_calls or ():
+        if not isinstance(call.function.arguments, UnsetType):
+            calls.setdefault(str(call.id), []).append(bytes(call.function.arguments))
+
+
+def _responses(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
+    given = item.arguments if isinstance(item.input, UnsetType) else item.input
+    if item.type in _RESPONSES_RESULTS:
+        yield _result(item.call_id, _texts(item.output))
+    elif isinstance(item.call_id, str) and not isinstance(given, UnsetType):
+        calls.setdefault(item.call_id, []).append(bytes(given))
+
+
+def _gemini(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
+    for part in _parts_of(item.parts):
+        call, response = part.function_call, part.function_response
+        if call is not None and not isinstance(call.args, UnsetType):
+            calls.setdefault(str(call.id or call.name), []).append(bytes(call.args))
+        if response is not None and not isinstance(response.response, UnsetType):
+            fields = _fields.decode(response.response) if _starts(response.response, b"{") else {}
+            texts = tuple(value for value in fields.values() if _starts(value, b'"'))
+            yield _result(response.id or response.name, texts, is_error="error" in fields)
+
+
+# Yields the results of tools in a message, and notes the arguments of calls by id.
+_READ: dict[RequestForm, Callable[[_Item, dict[str, list[bytes]]], Iterator[ToolResult]]] = {
+    "anthropic": _anthropic,
+    "openai_chat": _chat,
+    "openai_responses": _responses,
+    "gemini": _gemini,
+}
+
+
+def _result(call_id: Any, texts: tuple[Raw, ...], *, is_error: bool = False) -> ToolResult:  # noqa: ANN401 - JSON
+    return ToolResult(0, str(call_id), texts, is_error, b"")
+
+
+def _texts(content: Raw | UnsetType) -> tuple[Raw, ...]:
+    """Return the texts of a content: itself, or those of its blocks."""
+    if isinstance(content, UnsetType):
+        return ()
+    if _starts(content, b'"'):
+        return (content,)
+    return tuple(
+        block.text
+        for block in _blocks_of(content)
+        if block.type in TEXT_FIELDS and not isinstance(block.text, UnsetType) and _starts(block.text, b'"')
+    )
+
+
+def _blocks_of(content: Raw | UnsetType) -> list[_Block]:
+    return _blocks.decode(content) if not isinstance(content, UnsetType) and _starts(content, b"[") else []
+
+
+def _parts_of(parts: Raw | UnsetType) -> list[_Part]:
+    return _parts.decode(parts) if not isinstance(parts, UnsetType) and _starts(parts, b"[") else []
+
+
+def _starts(raw: Raw, token: bytes) -> bool:
+    return memoryview(raw)[:1] == token

@@ -1,0 +1,350 @@
+"""What the model proxy changes in requests: the same bytes in every call of a conversation, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.http_server import served
+from support.raw_upstream import RawClient, post, upstream
+from weftline.kernel.errors import SystemUnavailable, WeftlineError
+from weftline.windows.conversations.handles import named_handles
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.raw_upstream import Received, Upstream, Writer
+    from support.world import Caller, World
+    from weftline.app.app import App
+
+LOG = "\n".join(f"2026-11-02 10:{i // 60 % 60:02d}:{i % 60:02d} INFO worker handled request {i}" for i in range(500))
+FAILED = LOG.replace("request 250", "request 250: ERROR connection refused")
+PATHS = {
+    "anthropic": "/anthropic/v1/messages",
+    "openai_chat": "/openai/v1/chat/completions",
+    "openai_responses": "/openai/v1/responses",
+    "gemini": "/gemini/v1beta/models/gemini-2.5-flash:generateContent",
+}
+LISTS = {"openai_responses": "input", "gemini": "contents"}
+USAGE = {"input_tokens": 10, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 90, "output_tokens": 42}
+FORMS = pytest.mark.parametrize("form", PATHS)
+
+
+def user(form: str, text: str) -> dict[str, Any]:
+    if form == "gemini":
+        return {"role": "user", "parts": [{"text": text}]}
+    return {"role": "user", "content": text}
+
+
+def called(form: str, call_id: str, **arguments: Any) -> dict[str, Any]:
+    """Return an answer with a call of a tool."""
+    text = json.dumps(arguments)
+    match form:
+        case "anthropic":
+            block = {"type": "tool_use", "id": call_id, "name": "run", "input": arguments}
+            return {"role": "assistant", "content": [{"type": "text", "text": "I look."}, block]}
+        case "openai_chat":
+            call = {"id": call_id, "type": "function", "function": {"name": "run", "arguments": text}}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        case "openai_responses":
+            return {"type": "function_call", "call_id": call_id, "name": "run", "arguments": text}
+        case _:
+            return {"role": "model", "parts": [{"functionCall": {"id": call_id, "name": "run", "args": arguments}}]}
+
+
+def returned(form: str, call_id: str, text: str, **more: Any) -> dict[str, Any]:
+    """Return the message with the result of a tool."""
+    match form:
+        case "anthropic":
+            block = {"type": "tool_result", "tool_use_id": call_id, "content": text, **more}
+            return {"role": "user", "content": [block]}
+        case "openai_chat":
+            return {"role": "tool", "tool_call_id": call_id, "content": text}
+        case "openai_responses":
+            return {"type": "function_call_output", "call_id": call_id, "output": text}
+        case _:
+            response = {"functionResponse": {"id": call_id, "name": "run", "response": {"output": text, **more}}}
+            return {"role": "user", "parts": [response]}
+
+
+def texts_of(form: str, message: dict[str, Any]) -> str:
+    match form:
+        case "anthropic":
+            content = message["content"][0]["content"]
+            return content if isinstance(content, str) else "".join(each.get("text", "") for each in content)
+        case "openai_chat":
+            return str(message["content"])
+        case "openai_responses":
+            return str(message["output"])
+        case _:
+            return str(message["parts"][0]["functionResponse"]["response"]["output"])
+
+
+def body_of(form: str, messages: list[dict[str, Any]], **more: Any) -> bytes:
+    # As no serialiser of ours writes it.
+    about = {"model": "claude-sonnet-4-5", "x": [1.50, "\u00fc"], LISTS.get(form, "messages"): messages, **more}
+    return json.dumps(about, indent=1).encode()
+
+
+def messages_of(form: str, request: Received) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(request.body)[LISTS.get(form, "messages")]
+    return found
+
+
+async def answer(request: Received, writer: Writer) -> None:
+    if request.value(b"x-stream"):
+        await writer.start_stream()
+        for event in (
+            {"type": "message_start", "message": {"id": "msg_1", "model": "claude-sonnet-4-5", "usage": USAGE}},
+            {"type": "message_delta", "usage": {"output_tokens": 42}},
+        ):
+            await writer.chunk(b"data: " + json.dumps(event).encode() + b"\n\n")
+        await writer.chunk(b"")
+        return
+    said = {"model": "claude-sonnet-4-5", "usage": USAGE, "content": [{"type": "text", "text": "ok"}]}
+    await writer.json(json.dumps(said).encode())
+
+
+class Edited:
+    """The proxy of a server, and the provider behind it."""
+
+    def __init__(self, provider: Upstream, app: App, client: RawClient, key: str) -> None:
+        self.provider = provider
+        self.app = app
+        self._client = client
+        self._key = key
+
+    async def send(self, form: str, messages: list[dict[str, Any]], *headers: str, **more: Any) -> Received:
+        """Send a request; return it as the provider received it."""
+        body = body_of(form, messages, **more)
+        await self._client.ask(post(PATHS[form], body, f"x-weftline-key: {self._key}", *headers))
+        return self.provider.received[-1]
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Upstream]:
+    async with upstream(answer) as running:
+        yield running
+
+
+@asynccontextmanager
+async def proxy(
+    world: World, provider: Upstream, caller: Caller | None = None, **settings: Any
+) -> AsyncIterator[Edited]:
+    """Run a server; what it notes behind answers is stored when this ends."""
+    where = f"anthropic={provider.url} openai={provider.url} gemini={provider.url}"
+    app = await world.another_app(**{"proxy_upstreams": where, "proxy_wait_ms": 60_000, **settings})
+    async with served(app) as server:
+        client = await RawClient.connect(server.port)
+        yield Edited(provider, app, client, (caller or world.planner).credential)
+        client.stream.close()
+
+
+async def use_mode(world: World, mode: str, **settings: Any) -> None:
+    await world.admin.call("layer.define", layer="tenant", proxy={"mode": mode, **settings})
+
+
+@FORMS
+@pytest.mark.both_databases
+async def test_a_large_result_is_shortened_once_and_its_handle_opens_the_whole(
+    form: str, world: World, provider: Upstream
+) -> None:
+    first = [user(form, "Why?"), called(form, "c1", path="log"), returned(form, "c1", FAILED)]
+    async with proxy(world, provider) as edited:
+        sent = messages_of(form, await edited.send(form, first))
+        short = texts_of(form, sent[2])
+        assert sent[:2] == first[:2]
+        assert "connection refused" in short
+        assert len(short) < len(FAILED) / 2
+        note = short.splitlines()[-1]
+        (handle,) = {named.handle for named in named_handles(note.encode())}
+        assert f"{len(FAILED):,} characters in 500 lines" in note
+        opened = await world.planner.call("conversation.open", handle=handle)
+        assert (opened["text"], opened["lines"]) == (FAILED, 500)
+        part = await world.planner.call("conversation.open", handle=handle, first_line=251, last_line=251)
+        assert part["text"] == FAILED.splitlines()[250]
+    asked = [*first, called(form, "c2", command=f"cat {handle}"), returned(form, "c2", "cat: no such file")]
+    lines = [*asked, called(form, "c3", command=f"sed {handle}:251-252"), returned(form, "c3", "no")]
+    async with proxy(world, provider) as edited:
+        second = await edited.send(form, asked)
+        third = messages_of(form, await edited.send(form, lines, "x-stream: 1"))
+    assert messages_of(form, second)[:3] == sent
+    assert texts_of(form, messages_of(form, second)[4]).startswith("cat: no such file\n[Weftline: the text of wl-")
+    assert FAILED in texts_of(form, third[4])
+    assert "\n".join(FAILED.splitlines()[250:252]) in texts_of(form, third[6])
+    assert len(texts_of(form, third[6])) < 400
+
+
+@FORMS
+async def test_the_rest_of_a_request_keeps_its_bytes(form: str, world: World, provider: Upstream) -> None:
+    messages = [user(form, "Why?"), called(form, "c1", path="log"), returned(form, "c1", LOG)]
+    async with proxy(world, provider) as edited:
+        received = await edited.send(form, messages)
+    given = body_of(form, messages)
+    start, end = given.index(json.dumps(LOG).encode()), len(json.dumps(LOG))
+    assert received.body.startswith(given[:start])
+    assert received.body.endswith(given[start + end :])
+    assert received.value(b"content-length") == str(len(received.body)).encode()
+
+
+@FORMS
+async def test_what_was_forwarded_whole_stays_whole(form: str, world: World, provider: Upstream) -> None:
+    messages = [user(form, "Why?"), called(form, "c1", path="log"), returned(form, "c1", LOG)]
+    await use_mode(world, "observe")
+    async with proxy(world, provider) as edited:
+        assert (await edited.send(form, messages)).body == body_of(form, messages)
+    await use_mode(world, "trim")
+    async with proxy(world, provider) as edited:
+        # A retry of the call, and the call after it.
+        assert (await edited.send(form, messages)).body == body_of(form, messages)
+        more = [*messages, called(form, "c2"), returned(form, "c2", FAILED)]
+        sent = messages_of(form, await edited.send(form, more))
+    assert sent[:3] == messages
+    assert len(texts_of(form, sent[4])) < len(FAILED) / 2
+    await use_mode(world, "observe")
+    async with proxy(world, provider) as edited:
+        last = [*more, called(form, "c3"), returned(form, "c3", LOG)]
+        assert messages_of(form, await edited.send(form, last)) == [*sent, *last[5:]]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        returned("anthropic", "c1", LOG, is_error=True),
+        returned("anthropic", "c1", LOG[:2_000]),
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "image"}]}]},
+        {"role": "user", "content": [{"type": "text", "text": LOG}]},
+    ],
+)
+async def test_errors_small_results_and_what_is_no_result_stay_whole(
+    kept: dict[str, Any], world: World, provider: Upstream
+) -> None:
+    messages = [user("anthropic", "Why?"), called("anthropic", "c1"), kept]
+    async with proxy(world, provider) as edited:
+        assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+
+
+async def test_a_result_before_a_cache_mark_of_an_earlier_message_stays_whole(world: World, provider: Upstream) -> None:
+    marked = returned("anthropic", "c1", LOG, cache_control={"type": "ephemeral"})
+    messages = [user("anthropic", "Why?"), called("anthropic", "c1"), marked, user("anthropic", "Well?")]
+    async with proxy(world, provider) as edited:
+        assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+        newest = [user("anthropic", "And?"), called("anthropic", "c1"), marked]
+        sent = messages_of("anthropic", await edited.send("anthropic", newest))
+    assert len(texts_of("anthropic", sent[2])) < len(LOG) / 2
+    assert sent[2]["content"][0]["cache_control"] == {"type": "ephemeral"}
+
+
+async def test_what_cannot_be_read_is_forwarded_as_it_is(world: World, provider: Upstream) -> None:
+    async with proxy(world, provider) as edited:
+        for body, *headers in (
+            (b'{"messages": [{"role": "user", "content": [{"type": "tool_result", "content": "' + b"x" * 20_000,),
+            (body_of("anthropic", [returned("anthropic", "c1", LOG)]), "content-encoding: gzip"),
+            (b'{"messages": "' + b"x" * 20_000 + b'"}',),
+            (
+                body_of(
+                    "anthropic", [{"role": "user", "content": [{"type": "tool_result", "content": "\ud800" * 9_000}]}]
+                ),
+            ),
+        ):
+            request = post(PATHS["anthropic"], body, f"x-weftline-key: {world.planner.credential}", *headers)
+            await edited._client.ask(request)
+            assert provider.received[-1].body == body
+
+
+@pytest.mark.parametrize("how", ["fails", "is slow"])
+async def test_a_database_that_fails_or_is_slow_has_a_result_forwarded_whole_for_ever(
+    how: str, world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [user("anthropic", "Why?"), called("anthropic", "c1"), returned("anthropic", "c1", LOG)]
+
+    async def add(*_: object) -> dict[str, str]:
+        if how == "fails":
+            raise SystemUnavailable
+        await asyncio.sleep(0.2)
+        return {}
+
+    async with proxy(world, provider, proxy_wait_ms=60_000 if how == "fails" else 100) as edited:
+        with monkeypatch.context() as patch:
+            patch.setattr("weftline.windows.conversations.sql.EditStore.add", add)
+            assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+        assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+    async with proxy(world, provider) as edited:
+        assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+
+
+async def test_handles_open_for_their_agent_only(world: World, provider: Upstream) -> None:
+    messages = [user("anthropic", "Why?"), called("anthropic", "c1"), returned("anthropic", "c1", LOG)]
+    async with proxy(world, provider) as edited:
+        short = texts_of("anthropic", messages_of("anthropic", await edited.send("anthropic", messages))[2])
+    (handle,) = {named.handle for named in named_handles(short.encode())}
+    for caller in (world.analysis, world.stranger):
+        with pytest.raises(WeftlineError, match="no result"):
+            await caller.call("conversation.open", handle=handle)
+        asked = [user("anthropic", "Hi"), called("anthropic", "c9", path=handle), returned("anthropic", "c9", "none")]
+        async with proxy(world, provider, caller) as edited:
+            assert (await edited.send("anthropic", asked)).body == body_of("anthropic", asked)
+    with pytest.raises(WeftlineError, match="Calls are open"):
+        await world.analysis.call("conversation.open", handle=handle, agent_id="planner")
+    opened = await world.admin.call("conversation.open", handle=handle, agent_id="planner")
+    assert opened["text"] == LOG
+    for session in (await world.planner.call("session.list", limit=1000))["sessions"]:
+        if "proxy" in session["metadata"]:
+            await world.planner.call("session.delete", session_id=session["id"], force=True)
+    with pytest.raises(WeftlineError, match="no result"):
+        await world.planner.call("conversation.open", handle=handle)
+
+
+async def test_the_mode_is_that_of_the_agent_else_of_the_tenant(world: World) -> None:
+    assert (await world.planner.call("conversation.settings"))["mode"] == "trim"
+    await use_mode(world, "observe", trim_tokens=9_000)
+    await world.admin.call("agent.define", agent_id="planner", config={"proxy": {"mode": "full"}})
+    own = await world.planner.call("conversation.settings")
+    assert (own["mode"], own["trim_tokens"]) == ("full", 9_000)
+    assert (await world.admin.call("conversation.settings"))["mode"] == "observe"
+
+
+@FORMS
+@pytest.mark.both_databases
+async def test_a_prefix_has_the_same_bytes_whatever_is_sent_after_it(
+    form: str, world: World, provider: Upstream
+) -> None:
+    """Random conversations that go on, are sent again, go back, are edited, and change servers and modes between."""
+    random = Random(37)
+    conversations: list[list[dict[str, Any]]] = []
+    # What was forwarded for each prefix of what was given.
+    forwarded: dict[str, str] = {}
+    for number in range(4):
+        async with proxy(world, provider) as edited:
+            for step in range(8):
+                if not conversations or random.random() < 0.2:
+                    conversations.append([user(form, f"Task {number} {step}")])
+                messages = random.choice(conversations)
+                match random.randrange(5):
+                    case 0 if len(messages) > 3:
+                        # Back, and on from there; the answers alternate with the results.
+                        messages = messages[: random.randrange(1, len(messages), 2)]
+                        conversations.append(messages)
+                    case 1 if len(messages) > 3:
+                        messages[-2:] = [called(form, f"e{number}{step}"), returned(form, f"e{number}{step}", FAILED)]
+                    case 2:
+                        pass
+                    case _:
+                        call_id = f"c{number}{step}"
+                        text = random.choice(
+                            [LOG, FAILED, "small", json.dumps([{"id": i, "n": "x" * 9} for i in range(900)])]
+                        )
+                        messages += [called(form, call_id), returned(form, call_id, text)]
+                sent = messages_of(form, await edited.send(form, messages))
+                assert len(sent) == len(messages)
+                for length in range(1, len(messages) + 1):
+                    prefix = json.dumps(messages[:length])
+                    assert forwarded.setdefault(prefix, json.dumps(sent[:length])) == json.dumps(sent[:length])
+        await use_mode(world, random.choice(["observe", "trim"]), trim_tokens=random.choice([1_000, 4_000, 9_000]))
+    changed = [given for given, sent in forwarded.items() if given != sent]
+    assert len(changed) > len(forwarded) / 5
