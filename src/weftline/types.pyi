@@ -273,7 +273,7 @@ from weftline.windows.compaction.operations import (
     FactList,
 )
 from weftline.windows.compaction.views import CompactionInfo, FactView, OriginalEvent, ShortenedView, SummaryView
-from weftline.windows.conversations.operations import OutputOpened, ProxySettingsShown
+from weftline.windows.conversations.operations import OutputOpened, ProxiedCallInfo, ProxiedCallList, ProxySettingsShown
 from weftline.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
 from weftline.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
 from weftline.windows.review import EventsReleased
@@ -531,6 +531,8 @@ __all__ = [
     "PromptValidated",
     "ProposedSettings",
     "ProvMapping",
+    "ProxiedCallInfo",
+    "ProxiedCallList",
     "ProxySettings",
     "ProxySettingsShown",
     "PruneLog",

@@ -403,6 +403,7 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("compaction.apply", weftline.compaction.apply(compacted.compaction_id))
     await note("compaction.drop", weftline.compaction.drop(own))
     await note("conversation.settings", weftline.conversation.settings(agent_id=agent))
+    await note("conversation.calls", weftline.conversation.calls(agent_id=agent, limit=1))
     await note("conversation.open", weftline.conversation.open("wl-7f3a9c2e41d0b865"))
     await note(
         "window.create", weftline.window.create(s, agent_id=agent, model_max_tokens=9_000, budgets={"DIALOG": 0.5})

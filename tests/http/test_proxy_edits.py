@@ -348,3 +348,29 @@ async def test_a_prefix_has_the_same_bytes_whatever_is_sent_after_it(
         await use_mode(world, random.choice(["observe", "trim"]), trim_tokens=random.choice([1_000, 4_000, 9_000]))
     changed = [given for given, sent in forwarded.items() if given != sent]
     assert len(changed) > len(forwarded) / 5
+
+
+async def test_each_call_has_a_receipt_with_what_it_saved_net(world: World, provider: Upstream) -> None:
+    first = [user("anthropic", "Why?"), called("anthropic", "c1"), returned("anthropic", "c1", LOG)]
+    async with proxy(world, provider) as edited:
+        sent = texts_of("anthropic", messages_of("anthropic", await edited.send("anthropic", first))[2])
+        (handle,) = {named.handle for named in named_handles(sent.encode())}
+    asked = [*first, called("anthropic", "c2", path=handle), returned("anthropic", "c2", "none")]
+    async with proxy(world, provider) as edited:
+        await edited.send("anthropic", asked)
+        await edited.send("anthropic", [user("anthropic", "Hello")])
+    calls = (await world.planner.call("conversation.calls"))["calls"]
+    dearer, plain, cheaper = sorted(calls, key=lambda each: each["net_savings"])
+    assert (plain["given_tokens"], plain["net_savings"]) == (plain["input_tokens"], 0)
+    assert cheaper["given_tokens"] > cheaper["input_tokens"] == 1_000
+    assert cheaper["net_savings"] == pytest.approx(cheaper["given_cost"] - cheaper["cost"])
+    # The second one has the text that was asked for, at the price of new text.
+    assert dearer["net_savings"] < 0 < cheaper["net_savings"]
+    report = await world.admin.call("usage.report", kind="proxy", by="agent")
+    (row,) = report["rows"]
+    assert row["net_savings"] == pytest.approx(sum(each["net_savings"] for each in calls))
+    assert row["naive_baseline_tokens"] == sum(each["given_tokens"] for each in calls)
+    page = await world.planner.call("conversation.calls", limit=2)
+    rest = await world.planner.call("conversation.calls", limit=2, cursor=page["next_cursor"])
+    assert len({each["call_id"] for each in (*page["calls"], *rest["calls"])}) == 3
+    assert rest["next_cursor"] is None

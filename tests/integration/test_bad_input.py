@@ -142,6 +142,7 @@ VALID: dict[str, dict[str, Any]] = {
     "context.compact": IN_SESSION,
     "conversation.open": {"handle": "wl-7f3a9c2e41d0b865"},
     "conversation.settings": {},
+    "conversation.calls": {},
     "compaction.list": IN_SESSION,
     "compaction.show": {"compaction_id": "c1"},
     "compaction.expand": {**IN_SESSION, "ids": ["e1"]},

@@ -1655,6 +1655,21 @@ export interface ProvMapping {
   native: "prov"; entity?: string; activity?: string; agent?: string; wasDerivedFrom?: string[];
   wasAttributedTo?: string[]; wasGeneratedBy?: string[];
 }
+/**
+ * The receipt of a call. Tokens and cost are those that the provider reported, in US dollars.
+ *
+ * `given_tokens` and `given_cost`: what it is modelled to have sent and cost without the proxy; `net_savings` is
+ * negative where the proxy made it dearer. Money is null for a model without a price.
+ */
+export interface ProxiedCallInfo {
+  call_id: string; session_id: string; model: string; mode: string; at: string; given_tokens: number;
+  input_tokens: number; output_tokens: number; cache_read_tokens: number; cache_write_tokens: number; cost: number | null;
+  given_cost: number | null; net_savings: number | null;
+}
+/** Calls of an agent, the latest first; `next_cursor` is set while there are more. */
+export interface ProxiedCallList {
+  agent_id: string; calls: ProxiedCallInfo[]; next_cursor: string | null;
+}
 /** What the model proxy may change; what is not set here is set for a parent, a team or the tenant. */
 export interface ProxySettings {
   /** observe: nothing; trim: shorten new results of tools, the default; full: also add layers and what the task needs, and compact. */ mode?: "full" | "observe" | "trim" | null;
@@ -2358,17 +2373,19 @@ export interface UsageExported {
  * `efficiency` is useful over sent tokens, layers counted apart, of `scored_calls`; `estimated_calls` had no
  * answer to compare with. `window_fill`: part of their windows that prompts took. `naive_baseline_tokens`,
  * `naive_cost` and `savings_ratio` compare with the conversations alone, negative if prompts were larger;
- * `document_tokens` are those of the whole documents with evidence in a prompt.
+ * `document_tokens` are those of the whole documents with evidence in a prompt. `net_savings` is `naive_cost`
+ * less `expected_cost`: negative where Weftline, with its own calls of models, made them dearer. For calls through
+ * the model proxy, the conversation alone is what their clients sent.
  */
 export interface UsageFigures {
   calls: number; reported_calls: number; failed_calls: number; unpriced_calls: number; total_tokens: number;
   input_tokens: number; output_tokens: number; cache_read_tokens: number; cache_write_tokens: number;
   naive_baseline_tokens: number; document_tokens: number; engine_assembled_tokens: number; cached_tokens: number;
   savings_ratio: number; savings_ratio_with_documents: number; cost: number | null; expected_cost: number | null;
-  naive_cost: number | null; reported_cost: number | null; gather_ms: number; retrieve_ms: number; plan_ms: number;
-  render_ms: number; provider_ms: number | null; quality_score: number | null; scored_calls: number;
-  estimated_calls: number; sent_tokens: number; useful_tokens: number; overhead_tokens: number; efficiency: number | null;
-  window_fill: number | null;
+  naive_cost: number | null; reported_cost: number | null; net_savings: number | null; gather_ms: number;
+  retrieve_ms: number; plan_ms: number; render_ms: number; provider_ms: number | null; quality_score: number | null;
+  scored_calls: number; estimated_calls: number; sent_tokens: number; useful_tokens: number; overhead_tokens: number;
+  efficiency: number | null; window_fill: number | null;
 }
 /** Who you are, and advice: an overview with all topics, or one topic with its operations. */
 export interface UsageGuidance {
@@ -2401,10 +2418,10 @@ export interface UsageRow {
   input_tokens: number; output_tokens: number; cache_read_tokens: number; cache_write_tokens: number;
   naive_baseline_tokens: number; document_tokens: number; engine_assembled_tokens: number; cached_tokens: number;
   savings_ratio: number; savings_ratio_with_documents: number; cost: number | null; expected_cost: number | null;
-  naive_cost: number | null; reported_cost: number | null; gather_ms: number; retrieve_ms: number; plan_ms: number;
-  render_ms: number; provider_ms: number | null; quality_score: number | null; scored_calls: number;
-  estimated_calls: number; sent_tokens: number; useful_tokens: number; overhead_tokens: number; efficiency: number | null;
-  window_fill: number | null; group: string;
+  naive_cost: number | null; reported_cost: number | null; net_savings: number | null; gather_ms: number;
+  retrieve_ms: number; plan_ms: number; render_ms: number; provider_ms: number | null; quality_score: number | null;
+  scored_calls: number; estimated_calls: number; sent_tokens: number; useful_tokens: number; overhead_tokens: number;
+  efficiency: number | null; window_fill: number | null; group: string;
 }
 /** Whether every hash matches. `problem` names the damaged key to admins only. */
 export interface Verified {
@@ -2858,6 +2875,12 @@ export interface ConventionsDefineParams {
   /** The keys, in groups. */ groups: ConventionGroup[];
 }
 export interface ConventionsListParams {
+}
+export interface ConversationCallsParams {
+  /** The agent; by default yourself. */ agent_id?: string | null;
+  /** Only of this session's conversation. */ session_id?: string | null;
+  /** Maximum calls. Default: 20. */ limit?: number;
+  /** next_cursor of the previous page. */ cursor?: string | null;
 }
 export interface ConversationOpenParams {
   /** Handle from the end of a shortened result. */ handle: string;
@@ -4213,6 +4236,8 @@ export interface Operations {
     list(params?: ConventionsListParams, options?: CallOptions): Promise<ConventionNames>;
   };
   conversation: {
+    /** List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved. */
+    calls(params?: ConversationCallsParams, options?: CallOptions): Promise<ProxiedCallList>;
     /**
      * Read the whole text of a result of a tool that the model proxy shortened, or some lines of it.
      *
@@ -5455,6 +5480,7 @@ export const ROUTES: Readonly<Record<string, string>> = {
   "context.validate_prompt": "POST /v1/receipts/{receipt_id}/validate",
   "conventions.define": "PUT /v1/conventions/{name}",
   "conventions.list": "GET /v1/conventions",
+  "conversation.calls": "GET /v1/conversations/calls",
   "conversation.open": "GET /v1/conversations/outputs/{handle}",
   "conversation.settings": "GET /v1/conversations/settings",
   "entity.list": "GET /v1/entities",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.access.sql import AccessStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_id
 from weftline.models.language_models.prices import cost_of
 from weftline.models.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
+from weftline.models.metering.proxied_calls import ProxiedCall, ProxiedCallStore
 from weftline.models.metering.sql import UsageStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.sessions import SqlSessionStore
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
     from weftline.storage.sql.database import Database
 
 _MICROS = 1_000_000
+
+
+class ProxiedAs(NamedTuple):
+    """How a call went through the model proxy."""
+
+    conversation: str
+    mode: str
 
 
 class CallPrices:
@@ -49,8 +57,16 @@ class CallMeter:
         self._database = database
         self._clock = clock
 
-    async def add(self, kind: CallKind, caller: ChatCaller, model: str, sums: UsageSums, seconds: float) -> None:
-        """Add a call that ends now and took this long."""
+    async def add(
+        self,
+        kind: CallKind,
+        caller: ChatCaller,
+        model: str,
+        sums: UsageSums,
+        seconds: float,
+        proxied: ProxiedAs | None = None,
+    ) -> None:
+        """Add a call that ends now and took this long; one through the proxy with a receipt, if usage was reported."""
         took = UsageSums(calls=1, timed_calls=1, provider_micros=round(seconds * _MICROS))
         at = to_micros(self._clock.now())
 
@@ -58,9 +74,32 @@ class CallMeter:
             teams = await _teams(transaction, caller.agent_id)
             session_id = await _session(transaction, caller.session_id)
             key = UsageKey(kind, caller.agent_id, session_id, "", model, teams)
-            await UsageStore(transaction).add(NewUsageEntry("call", new_id("call"), at, key, sums.plus(took)))
+            call_id = new_id("call")
+            if proxied is not None and sums.reported_calls:
+                await ProxiedCallStore(transaction).add(_receipt(call_id, key, at, sums, proxied))
+            await UsageStore(transaction).add(NewUsageEntry("call", call_id, at, key, sums.plus(took)))
 
         await self._database.write(Scope(caller.tenant), add)
+
+
+def _receipt(call_id: str, key: UsageKey, at: int, sums: UsageSums, proxied: ProxiedAs) -> ProxiedCall:
+    is_priced = not sums.unpriced_calls
+    return ProxiedCall(
+        call_id=call_id,
+        agent_id=key.agent_id,
+        session_id=key.session_id,
+        conversation=proxied.conversation,
+        model=key.model,
+        mode=proxied.mode,
+        created_at=at,
+        given_tokens=sums.naive_baseline_tokens,
+        input_tokens=sums.input_tokens,
+        output_tokens=sums.output_tokens,
+        cache_read_tokens=sums.cache_read_tokens,
+        cache_write_tokens=sums.cache_write_tokens,
+        cost_nanos=sums.cost_nanos if is_priced else None,
+        given_cost_nanos=sums.naive_cost_nanos if is_priced else None,
+    )
 
 
 def reported_sums(usage: Usage | None, cost: Decimal | None) -> UsageSums:

@@ -26,6 +26,7 @@ from weftline.models.language_models.conversation_requests import (
     turn_of,
 )
 from weftline.models.language_models.request_spans import read_spans
+from weftline.models.metering.proxied_calls import EditedTokens
 from weftline.storage.sql.unit_of_work import SystemTransactions
 from weftline.windows.agent_settings import proxy_settings
 from weftline.windows.conversations.edits import (
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from weftline.models.language_models.request_spans import SpannedRequest
     from weftline.state.agent_context.proxy_settings import ProxyMode, ResolvedProxy
     from weftline.storage.sql.unit_of_work import Injector
-    from weftline.windows.conversations.edits import EditableResult
+    from weftline.windows.conversations.edits import EditableResult, Splice
 
 _log = logging.getLogger("weftline.proxy")
 _ENCODING = b"content-encoding"
@@ -76,7 +77,7 @@ class GivenRequest(NamedTuple):
 class EditNote(NamedTuple):
     """What was decided about a request. ``whole``: parts that were forwarded whole, and are to stay so.
 
-    ``saved``: tokens that all its edits save, negative if they add some.
+    ``tokens``: what all its edits leave out.
     """
 
     mode: ProxyMode
@@ -84,7 +85,7 @@ class EditNote(NamedTuple):
     anchors: tuple[str, ...] = ()
     handles: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
-    saved: int = 0
+    tokens: EditedTokens = EditedTokens()
 
 
 class EditedRequest(NamedTuple):
@@ -314,12 +315,14 @@ class _Editing:
 
     def result(self) -> EditedRequest:
         """Return the request with its edits; what has none and is new was forwarded whole."""
-        splices, saved, handles = [], 0, list[str]()
+        splices: list[Splice] = []
+        handles: list[str] = []
+        earlier = new = 0
         for each in self._results:
             edit = decode_edit(self._held.get(each.anchor, ""))
             if edit is not None:
                 splices += result_splices(self._request, each.result, edit)
-                saved += edit.saved
+                earlier, new = (earlier, new + edit.saved) if each.is_new else (earlier + edit.saved, new)
                 handles += edit.handles
         whole = tuple(each.anchor for each in self._results if each.is_new and not self._held.get(each.anchor))
         self._edits.keep_whole(self._key, (anchor for anchor in whole if anchor not in self._held))
@@ -329,7 +332,7 @@ class _Editing:
             anchors=tuple(each.anchor for each in self._results),
             handles=tuple(dict.fromkeys(handles)),
             whole=tuple(anchor for anchor in whole if anchor not in self._held),
-            saved=saved,
+            tokens=EditedTokens(earlier, new),
         )
         return EditedRequest(edited_body(self._request.body, splices) if splices else self._request.body, note)
 

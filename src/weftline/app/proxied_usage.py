@@ -9,7 +9,7 @@ from weftline.models.budgets.service import Budgets
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from weftline.app.call_meter import CallMeter
+    from weftline.app.call_meter import CallMeter, ProxiedAs
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.metering.model import CallKind, UsageSums
     from weftline.storage.sql.database import Database
@@ -33,9 +33,17 @@ class ProxiedUsage:
                 await self._budgets.write(caller.tenant, lambda budgets: budgets.tell_refused(refusal))
             raise
 
-    async def add(self, kind: CallKind, caller: ChatCaller, model: str, sums: UsageSums, seconds: float) -> None:
+    async def add(
+        self,
+        kind: CallKind,
+        caller: ChatCaller,
+        model: str,
+        sums: UsageSums,
+        seconds: float,
+        proxied: ProxiedAs | None = None,
+    ) -> None:
         """Add a call that ends now and took this long."""
-        await self._meter.add(kind, caller, model, sums, seconds)
+        await self._meter.add(kind, caller, model, sums, seconds, proxied)
         if sums.total_tokens or sums.unpriced_calls:
             charge = Charge(sums.total_tokens, sums.cost_nanos, 1, sums.unpriced_calls)
             await self._budgets.write(caller.tenant, lambda budgets: budgets.charge_made(caller.agent_id, charge))

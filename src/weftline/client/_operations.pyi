@@ -123,7 +123,7 @@ from weftline.windows.compaction.operations import (
     FactList,
 )
 from weftline.windows.compaction.views import CompactionInfo
-from weftline.windows.conversations.operations import OutputOpened, ProxySettingsShown
+from weftline.windows.conversations.operations import OutputOpened, ProxiedCallList, ProxySettingsShown
 from weftline.windows.ingest import Ingested, NewWindowEvent
 from weftline.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
 from weftline.windows.review import EventsReleased
@@ -706,6 +706,10 @@ class ConversationOperations:
         self, handle: str, *, agent_id: str | None = None, first_line: int | None = None, last_line: int | None = None
     ) -> OutputOpened:
         """Read the whole text of a result of a tool that the model proxy shortened, or some lines of it."""
+    async def calls(
+        self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 20, cursor: str | None = None
+    ) -> ProxiedCallList:
+        """List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved."""
 
 class EntityOperations:
     """The entity operations."""
@@ -2699,6 +2703,10 @@ class SyncConversationOperations:
         self, handle: str, *, agent_id: str | None = None, first_line: int | None = None, last_line: int | None = None
     ) -> OutputOpened:
         """Read the whole text of a result of a tool that the model proxy shortened, or some lines of it."""
+    def calls(
+        self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 20, cursor: str | None = None
+    ) -> ProxiedCallList:
+        """List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved."""
 
 class SyncEntityOperations:
     """The entity operations."""

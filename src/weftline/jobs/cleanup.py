@@ -20,6 +20,7 @@ from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.kernel.identity import system_actor
 from weftline.knowledge.sql import DomainStore
+from weftline.models.metering.proxied_calls import ProxiedCallStore, tenants_with_calls_before
 from weftline.prompts.assembly.sql import ReceiptStore, tenants_to_prune
 from weftline.state.board.service import Boards
 from weftline.state.memory.model import scope_of
@@ -103,15 +104,25 @@ class ReceiptPruning:
         """Return the tenants that have such receipts."""
         if not self._days:
             return []
-        return [Work(tenant) for tenant in await self._database.read(SYSTEM, partial(tenants_to_prune, self._before()))]
+        before = self._before()
+        found = {
+            *await self._database.read(SYSTEM, partial(tenants_to_prune, before)),
+            *await self._database.read(SYSTEM, partial(tenants_with_calls_before, before)),
+        }
+        return [Work(tenant) for tenant in sorted(found)]
 
     async def run(self, work: Work) -> bool:
         """Delete a batch; return whether there may be more."""
         before = self._before()
-        pruned = await self._database.write(
-            Scope(work.tenant), lambda tx: ReceiptStore(tx).prune(before, _RECEIPT_BATCH)
-        )
-        return pruned == _RECEIPT_BATCH
+
+        async def prune(transaction: Transaction) -> bool:
+            pruned = [
+                await ReceiptStore(transaction).prune(before, _RECEIPT_BATCH),
+                await ProxiedCallStore(transaction).prune(before, _RECEIPT_BATCH),
+            ]
+            return _RECEIPT_BATCH in pruned
+
+        return await self._database.write(Scope(work.tenant), prune)
 
     def _before(self) -> int:
         return to_micros(self._clock.now()) - self._days * DAY_MICROS

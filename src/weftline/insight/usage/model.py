@@ -24,7 +24,9 @@ class UsageFigures(Response, kw_only=True, omit_defaults=False):
     ``efficiency`` is useful over sent tokens, layers counted apart, of ``scored_calls``; ``estimated_calls`` had no
     answer to compare with. ``window_fill``: part of their windows that prompts took. ``naive_baseline_tokens``,
     ``naive_cost`` and ``savings_ratio`` compare with the conversations alone, negative if prompts were larger;
-    ``document_tokens`` are those of the whole documents with evidence in a prompt.
+    ``document_tokens`` are those of the whole documents with evidence in a prompt. ``net_savings`` is ``naive_cost``
+    less ``expected_cost``: negative where Weftline, with its own calls of models, made them dearer. For calls through
+    the model proxy, the conversation alone is what their clients sent.
     """
 
     calls: int
@@ -46,6 +48,7 @@ class UsageFigures(Response, kw_only=True, omit_defaults=False):
     expected_cost: float | None
     naive_cost: float | None
     reported_cost: float | None
+    net_savings: float | None
     gather_ms: float
     retrieve_ms: float
     plan_ms: float
@@ -95,6 +98,7 @@ def figures(sums: UsageSums) -> dict[str, int | float | None]:
         "cost": dollars(sums.cost_nanos) if priced else None,
         "expected_cost": dollars(sums.expected_cost_nanos) if priced else None,
         "naive_cost": dollars(sums.naive_cost_nanos) if priced else None,
+        "net_savings": dollars(sums.naive_cost_nanos - sums.expected_cost_nanos) if priced else None,
         "reported_cost": dollars(sums.reported_cost_nanos) if priced and sums.reported_calls else None,
         "gather_ms": _mean_ms(sums.gather_micros, calls) or 0.0,
         "retrieve_ms": _mean_ms(sums.retrieve_micros, calls) or 0.0,

@@ -65,7 +65,7 @@ _GROUPS = {
     "pin": "Items that are part of every prompt: add, remove, list.",
     "window": "Conversations of agents, with token limits: events, budgets, sharing, checkpoints.",
     "compaction": "Shorter views of long conversations: show, expand, key facts, drop.",
-    "conversation": "Calls through the model proxy: what it may change, and what it left out of results.",
+    "conversation": "Calls through the model proxy: what it may change, what it left out, what that saved.",
     "advise": "What would make prompts smaller or cheaper, tried on earlier calls: list, show, try.",
     "receipt": "What each assembled prompt contains, omits and saves: show, list, replay, savings.",
     "usage": "What model calls cost, by agent, team, session, model or time: report, export.",

@@ -24,11 +24,24 @@ def call_line(noted: NotedCall) -> str:
     if usage is not None:
         parts += [_sent(usage), f"{usage.output_tokens:,} out"]
         parts.append("no price" if noted.cost is None else f"${noted.cost:.4f}")
+        parts += _net(noted)
     elif call.is_model_call and call.status == 200:  # noqa: PLR2004 - likewise
         parts.append("no usage reported")
     parts.append(f"{call.seconds:.1f} s")
     # One line, whatever the names in it are.
     return escape_controls("  ".join(parts)).replace("\n", " ")
+
+
+def _net(noted: NotedCall) -> list[str]:
+    """Return what Weftline left out or added, and what that saved or cost in all."""
+    if noted.usage is None or noted.given is None or noted.given == noted.usage:
+        return []
+    more = noted.usage.input_tokens - noted.given.input_tokens
+    changed = [f"{abs(more):,} {'added' if more > 0 else 'left out'}"] if more else []
+    if noted.cost is None or noted.given_cost is None:
+        return changed
+    net = noted.given_cost - noted.cost
+    return [*changed, f"saved ${net:.4f}" if net >= 0 else f"dearer by ${-net:.4f}"]
 
 
 def _sent(usage: Usage) -> str:

@@ -7,11 +7,12 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weftline.app.call_meter import reported_sums
+from weftline.app.call_meter import ProxiedAs, reported_sums
 from weftline.app.proxied_conversations import ConversationCall
 from weftline.jobs.runner import attempt
 from weftline.kernel.errors import SystemUnavailable, WeftlineError
-from weftline.models.metering.model import UsageSums
+from weftline.models.metering.model import UsageSums, nanos
+from weftline.models.metering.proxied_calls import EditedTokens, usage_as_given
 from weftline.transports.proxy.kept_calls import FairQueue, KeptBytes, KeptCall
 
 if TYPE_CHECKING:
@@ -64,18 +65,31 @@ class EndedCall(NamedTuple):
 
 
 class NotedCall(NamedTuple):
-    """An ended call with what the provider reported for it."""
+    """An ended call with what the provider reported for it.
+
+    ``given`` and ``given_cost`` are what it is modelled to have used and cost as its client sent it.
+    """
 
     call: EndedCall
     model: str
     usage: Usage | None
     cost: Decimal | None
+    given: Usage | None = None
+    given_cost: Decimal | None = None
 
 
 class Meter(Protocol):
     """Keeps the usage of calls."""
 
-    async def add(self, kind: CallKind, caller: ChatCaller, model: str, sums: UsageSums, seconds: float) -> None:
+    async def add(
+        self,
+        kind: CallKind,
+        caller: ChatCaller,
+        model: str,
+        sums: UsageSums,
+        seconds: float,
+        proxied: ProxiedAs | None = None,
+    ) -> None:
         """Add a call that ends now and took this long."""
         ...
 
@@ -178,8 +192,11 @@ class Observer:
         usage = None if call.reader is None else call.reader.finish()
         model = ((call.reader.model if call.reader is not None else "") or call.model)[:_MAX_MODEL]
         cost = None if usage is None else await self._prices.cost(model, usage, call.at)
+        given = None if usage is None else usage_as_given(usage, _edited(call))
+        given_cost = None if given is None else await self._prices.cost(model, given, call.at)
+        noted = NotedCall(call, model, usage, cost, given, given_cost)
         if self._show is not None:
-            self._show(NotedCall(call, model, usage, cost))
+            self._show(noted)
         if self.meter is not None and call.is_model_call:
             try:
                 async with asyncio.timeout(_METER_SECONDS):
@@ -187,13 +204,28 @@ class Observer:
                 caller = await self._record(call, caller)
                 await self._note_edits(call, caller)
                 async with asyncio.timeout(_METER_SECONDS):
-                    await self.meter.add("proxy", caller, model, _sums(call, usage, cost), call.seconds)
+                    await self.meter.add("proxy", caller, model, _sums(noted), call.seconds, _proxied_as(call))
             except TimeoutError:
                 raise SystemUnavailable from None
 
 
-def _sums(call: EndedCall, usage: Usage | None, cost: Decimal | None) -> UsageSums:
+def _edited(call: EndedCall) -> EditedTokens:
+    return EditedTokens() if call.edits is None else call.edits.tokens
+
+
+def _proxied_as(call: EndedCall) -> ProxiedAs:
+    return ProxiedAs("", "observe") if call.edits is None else ProxiedAs(call.edits.conversation, call.edits.mode)
+
+
+def _sums(noted: NotedCall) -> UsageSums:
+    call, usage, given = noted.call, noted.usage, noted.given
     succeeded = 200 <= call.status < 300  # noqa: PLR2004 - the statuses of success
     if usage is None and not succeeded:
         return UsageSums(failed_calls=1)
-    return reported_sums(usage, cost).plus(UsageSums(failed_calls=int(not (succeeded and call.is_complete))))
+    compared = UsageSums(
+        failed_calls=int(not (succeeded and call.is_complete)),
+        naive_baseline_tokens=0 if given is None else given.input_tokens,
+        engine_assembled_tokens=0 if usage is None else usage.input_tokens,
+        naive_cost_nanos=nanos(None if noted.given_cost is None else float(noted.given_cost)),
+    )
+    return reported_sums(usage, noted.cost).plus(compared)

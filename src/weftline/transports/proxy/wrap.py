@@ -34,6 +34,7 @@ class Totals:
     cached: int = 0
     answered: int = 0
     cost: Decimal = Decimal(0)
+    saved: Decimal = Decimal(0)
 
     def add(self, noted: NotedCall) -> None:
         self.calls += noted.call.is_model_call
@@ -42,11 +43,16 @@ class Totals:
             self.cached += noted.usage.cache_read_tokens
             self.answered += noted.usage.output_tokens
             self.cost += noted.cost or 0
+            if noted.cost is not None and noted.given_cost is not None:
+                self.saved += noted.given_cost - noted.cost
 
     def __str__(self) -> str:
         cached = f" ({self.cached:,} from cache)" if self.cached else ""
         calls = "1 model call" if self.calls == 1 else f"{self.calls:,} model calls"
-        return f"{calls}, {self.sent:,} tokens in{cached}, {self.answered:,} out, ${self.cost:.4f}"
+        net = (
+            f", saved ${self.saved:.4f}" if self.saved > 0 else f", dearer by ${-self.saved:.4f}" if self.saved else ""
+        )
+        return f"{calls}, {self.sent:,} tokens in{cached}, {self.answered:,} out, ${self.cost:.4f}{net}"
 
 
 def run_wrapped(settings: Settings, caller: ChatCaller, command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -15,7 +15,7 @@ import msgspec
 from weftline.windows.conversations.handles import named_handles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from msgspec import Raw
 
@@ -110,10 +110,6 @@ def _appended(request: SpannedRequest, text: Raw, added: str) -> Splice:
     """Return the splice that adds to the end of a JSON string."""
     end = request.span(text).stop - 1
     return Splice(slice(end, end), _encode(added)[1:-1])
-
-
-def saved_tokens(edits: Mapping[str, Edit | None]) -> int:
-    return sum(edit.saved for edit in edits.values() if edit is not None)
 
 
 def _digest(*parts: bytes) -> str:

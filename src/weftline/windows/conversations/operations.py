@@ -1,23 +1,32 @@
-"""Operations on conversations through the model proxy: what the proxy may change, and what it left out."""
+"""Operations on conversations through the model proxy: what it may change, what it left out, what that saved."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from weftline.access.model import AgentId
+from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import NotFound, PermissionDenied
 from weftline.kernel.fields import Count
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.models.metering.model import dollars
+from weftline.models.metering.proxied_calls import ProxiedCallStore
+from weftline.sessions.model import SessionId
 from weftline.state.agent_context.proxy_settings import ProxyMode
 from weftline.windows.agent_settings import proxy_settings
 from weftline.windows.conversations.handles import HANDLE_PATTERN, NamedLines
 from weftline.windows.conversations.sql import EditStore
 from weftline.windows.service import Windows
 
+if TYPE_CHECKING:
+    from weftline.models.metering.proxied_calls import ProxiedCall
+
+_LATEST = 2**62
 _read = partial(
     operation,
     tool="proxied_conversations",
@@ -75,6 +84,48 @@ class OutputOpened(Response, omit_defaults=False):
     lines: int
 
 
+class ListProxiedCalls(Request):
+    """Page of calls."""
+
+    agent_id: _AgentField = None
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Only of this session's conversation.")] = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum calls.")] = 20
+    cursor: Annotated[
+        Annotated[str, msgspec.Meta(max_length=90, pattern=r"^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}\Z")] | None,
+        msgspec.Meta(description="next_cursor of the previous page."),
+    ] = None
+
+
+class ProxiedCallInfo(Response, omit_defaults=False):
+    """The receipt of a call. Tokens and cost are those that the provider reported, in US dollars.
+
+    ``given_tokens`` and ``given_cost``: what it is modelled to have sent and cost without the proxy; ``net_savings`` is
+    negative where the proxy made it dearer. Money is null for a model without a price.
+    """
+
+    call_id: str
+    session_id: str
+    model: str
+    mode: str
+    at: datetime
+    given_tokens: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost: float | None
+    given_cost: float | None
+    net_savings: float | None
+
+
+class ProxiedCallList(Response, omit_defaults=False):
+    """Calls of an agent, the latest first; ``next_cursor`` is set while there are more."""
+
+    agent_id: str
+    calls: list[ProxiedCallInfo]
+    next_cursor: str | None
+
+
 @_read("conversation.settings", action="settings", http="GET /v1/conversations/settings", errors=(PermissionDenied,))
 async def show_settings(request: ShowProxySettings, windows: Windows) -> ProxySettingsShown:
     """Show what the model proxy may change in calls of an agent: of its definition, its teams and the tenant.
@@ -103,6 +154,43 @@ async def open_output(request: OpenOutput, windows: Windows, edits: EditStore) -
     if first is not None or last is not None:
         text = NamedLines(request.handle, first or 1, lines if last is None else last).select(text)
     return OutputOpened(handle=request.handle, text=text, lines=lines)
+
+
+@_read("conversation.calls", action="calls", http="GET /v1/conversations/calls", errors=(PermissionDenied,))
+async def list_calls(request: ListProxiedCalls, windows: Windows, calls: ProxiedCallStore) -> ProxiedCallList:
+    """List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved."""
+    agent_id = await opened_agent(request.agent_id, windows)
+    before = (_LATEST, "")
+    if request.cursor is not None:
+        at, _, call_id = request.cursor.partition(".")
+        before = (int(at), call_id)
+    page = await calls.newest(agent_id, request.session_id or "", before, request.limit + 1)
+    shown = page[: request.limit]
+    more = len(page) > len(shown)
+    return ProxiedCallList(
+        agent_id=agent_id,
+        calls=[_call_info(each) for each in shown],
+        next_cursor=f"{shown[-1].created_at}.{shown[-1].call_id}" if more else None,
+    )
+
+
+def _call_info(call: ProxiedCall) -> ProxiedCallInfo:
+    cost, given = call.cost_nanos, call.given_cost_nanos
+    return ProxiedCallInfo(
+        call_id=call.call_id,
+        session_id=call.session_id,
+        model=call.model,
+        mode=call.mode,
+        at=from_micros(call.created_at),
+        given_tokens=call.given_tokens,
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        cache_read_tokens=call.cache_read_tokens,
+        cache_write_tokens=call.cache_write_tokens,
+        cost=None if cost is None else dollars(cost),
+        given_cost=None if given is None else dollars(given),
+        net_savings=None if cost is None or given is None else dollars(given - cost),
+    )
 
 
 async def opened_agent(agent_id: str | None, windows: Windows) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weftline.transports.console.pages.prompts import with_answers
 from weftline.transports.console.timeline import groups_of
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from weftline.transports.console.view import PageView
 
 _MESSAGES = 50
+# Calls through the model proxy next to a window.
+_CALLS = 10
 _VALUES = 100
 _EVENTS = 100
 # Positions of the log that are looked through for the latest events of a session.
@@ -80,9 +82,17 @@ async def window(view: PageView) -> Response:
     session_id, agent_id, offset = view.part("session_id"), view.part("agent_id"), view.number("offset")
     shown = await view.call("window.show", session_id=session_id, agent_id=agent_id)
     events = await view.call("window.events", session_id=session_id, agent_id=agent_id, limit=_MESSAGES, offset=offset)
+    session: Any = await _session(view)
+    is_proxied = "proxy" in session.metadata
+    calls = (
+        await view.call("conversation.calls", session_id=session_id, agent_id=agent_id, limit=_CALLS)
+        if is_proxied
+        else None
+    )
     return view.render(
         "window.html",
-        session=await _session(view),
+        session=session,
+        calls=calls.calls if calls is not None else (),
         window=shown,
         events=events.events,
         total=events.total_count,
