@@ -74,11 +74,11 @@ def _row(by: str, group: str, row: UsageFigures, total: UsageFigures) -> dict[st
         "tokens": f"{row.total_tokens:,}",
         "share": f"{row.total_tokens / total.total_tokens:.0%}" if total.total_tokens else "",
         "cost": _money(row.cost),
-        "net saved": _money(row.net_savings) if row.naive_baseline_tokens else "",
         "saved": f"{row.savings_ratio:.1%}" if row.naive_baseline_tokens else "",
         "with documents": f"{row.savings_ratio_with_documents:.1%}" if row.naive_baseline_tokens else "",
         "efficiency": "" if row.efficiency is None else f"{row.efficiency:.0%}",
         "model ms": "" if row.provider_ms is None else f"{row.provider_ms:,.0f}",
+        "net saved": _money(row.net_savings) if row.naive_baseline_tokens else "",
     }
 
 
