@@ -4236,7 +4236,7 @@ export interface Operations {
     list(params?: ConventionsListParams, options?: CallOptions): Promise<ConventionNames>;
   };
   conversation: {
-    /** List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved. */
+    /** List the receipts of calls through the model proxy, the latest first: tokens, cost, and net savings. */
     calls(params?: ConversationCallsParams, options?: CallOptions): Promise<ProxiedCallList>;
     /**
      * Read the whole text of a result of a tool that the model proxy shortened, or some lines of it.

@@ -709,7 +709,7 @@ class ConversationOperations:
     async def calls(
         self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 20, cursor: str | None = None
     ) -> ProxiedCallList:
-        """List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved."""
+        """List the receipts of calls through the model proxy, the latest first: tokens, cost, and net savings."""
 
 class EntityOperations:
     """The entity operations."""
@@ -2706,7 +2706,7 @@ class SyncConversationOperations:
     def calls(
         self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 20, cursor: str | None = None
     ) -> ProxiedCallList:
-        """List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved."""
+        """List the receipts of calls through the model proxy, the latest first: tokens, cost, and net savings."""
 
 class SyncEntityOperations:
     """The entity operations."""

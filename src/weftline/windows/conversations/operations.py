@@ -158,7 +158,7 @@ async def open_output(request: OpenOutput, windows: Windows, edits: EditStore) -
 
 @_read("conversation.calls", action="calls", http="GET /v1/conversations/calls", errors=(PermissionDenied,))
 async def list_calls(request: ListProxiedCalls, windows: Windows, calls: ProxiedCallStore) -> ProxiedCallList:
-    """List the receipts of calls through the model proxy, the latest first: tokens, money, and what the proxy saved."""
+    """List the receipts of calls through the model proxy, the latest first: tokens, cost, and net savings."""
     agent_id = await opened_agent(request.agent_id, windows)
     before = (_LATEST, "")
     if request.cursor is not None:
