@@ -75,6 +75,7 @@ from weftline.knowledge.model import (
 from weftline.knowledge.sources.model import FolderRefused, HookRefused, SourceNotFound, SourcesOverlap, TooManySources
 from weftline.knowledge.templates.model import MetadataMismatch, TemplateNotFound
 from weftline.models.budgets.model import BudgetExceeded, BudgetNotFound
+from weftline.models.language_models.answer_filter import AnswerTooLarge
 from weftline.models.language_models.chat_model import ChatModelError
 from weftline.prompts.assembly.model import ContextOverBudget
 from weftline.prompts.assembly.prompt_trust import PromptBlocked
@@ -146,6 +147,7 @@ __all__ = [
     "AlertNotFound",
     "AlertResolved",
     "AlreadyResolved",
+    "AnswerTooLarge",
     "ApiKeyNotFound",
     "ApprovalClosed",
     "ApprovalExpired",

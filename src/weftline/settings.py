@@ -284,10 +284,19 @@ class Settings:
         "What weftline proxy and weftline wrap may change in requests, in place of the settings of the agent: observe, "
         "trim or full. Without a database nothing is changed.",
     )
+    proxy_keys: str = setting(
+        "",
+        "WEFTLINE_PROXY_KEYS",
+        "Keys of providers that the server adds to calls of models that have none: entries ROUTE/TENANT/WHO=KEY, "
+        "separated by spaces or lines, such as anthropic/default/team:research=KEY. ROUTE is as in "
+        "WEFTLINE_PROXY_UPSTREAMS, WHO as in ACLs, and KEY the key or $NAME, a variable that holds it.",
+        shown=False,
+    )
     proxy_fail_closed: str = setting(
         "off",
         "WEFTLINE_PROXY_FAIL_CLOSED",
-        "'on' refuses requests to the model proxy while it cannot be found out who calls; 'off' forwards them.",
+        "'on' refuses requests to the model proxy while it cannot be found out who calls, and answers whose tool calls "
+        "guardrails cannot be applied to; 'off' passes them on, except for tenants whose policy is proxy_fails_closed.",
     )
     metrics_token: str = setting(
         "",

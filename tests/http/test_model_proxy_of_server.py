@@ -185,6 +185,25 @@ async def test_a_database_that_takes_no_usage_fails_no_call(
     assert await metered(world.admin) == {}
 
 
+@pytest.mark.both_databases
+async def test_a_call_is_metered_and_charged_together_or_not_at_all(
+    world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def add(*_: object) -> None:
+        raise SystemUnavailable
+
+    await world.admin.call("budget.set", subject="agent:planner", period="day", tokens=1_000_000)
+    request = post("/anthropic/v1/messages", BODY, f"x-weftline-key: {world.planner.credential}")
+    with monkeypatch.context() as patched:
+        patched.setattr("weftline.models.metering.sql.UsageStore.add", add)
+        assert (await asked(world, provider, request))[0][0] == 200
+    (budget,) = (await world.admin.call("budget.list"))["budgets"]
+    assert (budget["used_tokens"], await metered(world.admin)) == (0, {})
+    assert (await asked(world, provider, request))[0][0] == 200
+    (budget,) = (await world.admin.call("budget.list"))["budgets"]
+    assert (budget["used_tokens"], (await metered(world.admin))["planner"]["calls"]) == (1042, 1)
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_providers_key_and_the_texts_of_calls_are_in_no_file(
     world: World, provider: Upstream, caplog: pytest.LogCaptureFixture

@@ -30,6 +30,7 @@ from weftline.app.metrics import Metrics
 from weftline.app.metrics_snapshot import MetricsSnapshot
 from weftline.app.objects import Objects
 from weftline.app.process_figures import ProcessFigures
+from weftline.app.proxied_calls import ProxiedCalls
 from weftline.app.proxied_conversations import ProxiedConversations
 from weftline.app.proxied_edits import ProxiedEdits
 from weftline.app.proxied_usage import ProxiedUsage
@@ -184,6 +185,7 @@ class App:
             self._cache("proxied_edits", 1, megabytes=32, seconds=3600),
             self._cache("proxy_settings", 1, megabytes=1, seconds=3600),
         )
+        self.proxied_calls = ProxiedCalls(self, self._container)
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         self._know_callers(settings)
         self._scan_content(settings)
@@ -294,8 +296,8 @@ class App:
             end_session=self.termination.end_session,
             clock=self.clock,
         )
-        self._known_actions = KnownActions(self.registry)
-        self.guardrail_guard = GuardrailGuard(self.caller_guardrails, self.guardrails, self._known_actions)
+        self.known_actions = KnownActions(self.registry)
+        self.guardrail_guard = GuardrailGuard(self.caller_guardrails, self.guardrails, self.known_actions)
         self.guards.install(self.guardrail_guard)
 
     def _create_indexing(self, settings: Settings) -> None:
@@ -594,7 +596,7 @@ class App:
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             tenant_rules=self.tenant_rules,
-            known_actions=self._known_actions,
+            known_actions=self.known_actions,
             caller_guardrails=self.caller_guardrails,
             guardrails=self.guardrails,
             implied_calls=self.guardrail_guard,

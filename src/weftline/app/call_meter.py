@@ -13,8 +13,10 @@ from weftline.models.metering.proxied_calls import ProxiedCall, ProxiedCallStore
 from weftline.models.metering.sql import UsageStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.sessions import SqlSessionStore
+from weftline.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
     from decimal import Decimal
 
@@ -65,12 +67,19 @@ class CallMeter:
         sums: UsageSums,
         seconds: float,
         proxied: ProxiedAs | None = None,
+        charge: Callable[[Transaction], Awaitable[None]] | None = None,
     ) -> None:
-        """Add a call that ends now and took this long; one through the proxy with a receipt, if usage was reported."""
+        """Add a call that ends now and took this long; one through the proxy with a receipt, if usage was reported.
+
+        ``charge`` adds it to budgets in the same transaction.
+        """
         took = UsageSums(calls=1, timed_calls=1, provider_micros=round(seconds * _MICROS))
         at = to_micros(self._clock.now())
 
         async def add(transaction: Transaction) -> None:
+            # Budgets first, as where a prompt is assembled: both lock rows of the tenant.
+            if charge is not None:
+                await charge(transaction)
             teams = await _teams(transaction, caller.agent_id)
             session_id = await _session(transaction, caller.session_id)
             key = UsageKey(kind, caller.agent_id, session_id, "", model, teams)
@@ -79,7 +88,7 @@ class CallMeter:
                 await ProxiedCallStore(transaction).add(_receipt(call_id, key, at, sums, proxied))
             await UsageStore(transaction).add(NewUsageEntry("call", call_id, at, key, sums.plus(took)))
 
-        await self._database.write(Scope(caller.tenant), add)
+        await logged_write(self._database, Scope(caller.tenant), add)
 
 
 def _receipt(call_id: str, key: UsageKey, at: int, sums: UsageSums, proxied: ProxiedAs) -> ProxiedCall:

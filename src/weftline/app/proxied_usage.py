@@ -42,8 +42,8 @@ class ProxiedUsage:
         seconds: float,
         proxied: ProxiedAs | None = None,
     ) -> None:
-        """Add a call that ends now and took this long."""
-        await self._meter.add(kind, caller, model, sums, seconds, proxied)
-        if sums.total_tokens or sums.unpriced_calls:
-            charge = Charge(sums.total_tokens, sums.cost_nanos, 1, sums.unpriced_calls)
-            await self._budgets.write(caller.tenant, lambda budgets: budgets.charge_made(caller.agent_id, charge))
+        """Add a call that ends now and took this long, to usage and budgets in one transaction."""
+        made = Charge(sums.total_tokens, sums.cost_nanos, 1, sums.unpriced_calls)
+        is_charged = bool(sums.total_tokens or sums.unpriced_calls)
+        charge = self._budgets.doing(lambda budgets: budgets.charge_made(caller.agent_id, made))
+        await self._meter.add(kind, caller, model, sums, seconds, proxied, charge if is_charged else None)

@@ -42,11 +42,15 @@ _VERSION = "/v1"
 
 
 class Upstream(NamedTuple):
-    """A server that requests are forwarded to; ``path`` goes before that of a request."""
+    """A server that requests are forwarded to; ``path`` goes before that of a request.
+
+    ``route``: what the setting calls it, such as openai or openai:llama*.
+    """
 
     url: httpcore2.URL
     host: bytes
     path: bytes
+    route: str = ""
 
 
 class _Route(NamedTuple):
@@ -70,7 +74,7 @@ class Upstreams:
             self._add(entry)
         for name, routes in self._routes.items():
             if not any(route.prefix == "" for route in routes):
-                routes.append(_Route("", exact=False, upstream=_upstream(PROVIDERS[name])))
+                routes.append(_Route("", exact=False, upstream=_upstream(name, PROVIDERS[name])))
             # The most specific name first.
             routes.sort(key=lambda route: (route.exact, len(route.prefix)), reverse=True)
 
@@ -95,7 +99,7 @@ class Upstreams:
                 "is for some models only, then '=URL'."
             )
         exact = bool(model) and not model.endswith("*")
-        self._routes[name].append(_Route(model.removesuffix("*"), exact, _upstream(url)))
+        self._routes[name].append(_Route(model.removesuffix("*"), exact, _upstream(route, url)))
 
 
 class UpstreamConnections:
@@ -151,7 +155,7 @@ def environment_proxy(scheme: str, host: str, environment: Mapping[str, str]) ->
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _upstream(text: str) -> Upstream:
+def _upstream(route: str, text: str) -> Upstream:
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -162,7 +166,7 @@ def _upstream(text: str) -> Upstream:
     # Requests bring the version of their path themselves.
     path = parts.path.rstrip("/").removesuffix(_VERSION)
     url = httpcore2.URL(scheme=parts.scheme, host=parts.hostname, port=port, target=path or "/")
-    return Upstream(url, parts.netloc.encode(), path.encode())
+    return Upstream(url, parts.netloc.encode(), path.encode(), route)
 
 
 def _proxy(url: str) -> httpcore2.Proxy:

@@ -141,6 +141,10 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
                 return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
         return await self._network.connect_tcp(last, port, timeout, local_address, socket_options)
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait before a further attempt to connect."""
+        await asyncio.sleep(seconds)
+
 
 def is_public(address: str) -> bool:
     """Return whether an address is globally routable unicast."""

@@ -39,6 +39,11 @@ _SESSION_HEADERS = {
 _AGENTS = {"claude-cli": "claude-code", "codex": "codex", "opencode": "opencode", "geminicli": "gemini-cli"}
 _AGENT = re.compile(rb"\A([A-Za-z][A-Za-z0-9_.-]{1,40})")
 _CLAUDE_SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})\Z")
+_FORMS: dict[str, RequestForm] = {
+    "/messages": "anthropic",
+    "/chat/completions": "openai_chat",
+    "/responses": "openai_responses",
+}
 _COMPACTED = {"compaction", "compaction_summary", "context_compaction"}
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
@@ -108,15 +113,11 @@ class ConversationRequest(NamedTuple):
         return [turn for message in self.messages for turn in message.turns]
 
 
-def form_of(provider: str, path: str) -> RequestForm | None:
-    """Return the form of a call's conversation; None if the call has none."""
-    if provider == "anthropic":
-        return "anthropic" if path.endswith("/messages") else None
-    if provider == "gemini" and path.rpartition(":")[2] in {"generateContent", "streamGenerateContent"}:
+def form_of(path: str) -> RequestForm | None:
+    """Return the form of a call's conversation, whoever answers it; None if the call has none."""
+    if path.rpartition(":")[2] in {"generateContent", "streamGenerateContent"}:
         return "gemini"
-    if path.endswith("/chat/completions"):
-        return "openai_chat"
-    return "openai_responses" if path.endswith("/responses") else None
+    return next((form for end, form in _FORMS.items() if path.endswith(end)), None)
 
 
 def read_request(

@@ -32,10 +32,18 @@ class KnownActions:
         """Return the operation with this name; None for a tool of others, and for a tool with several actions."""
         return self._by_name.get(action)
 
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """Return the first parts of the names."""
+        return frozenset(name.partition(".")[0] for name in self.names)
+
     def names_for(self, action: str) -> tuple[str, ...]:
-        """Return all names of an action."""
+        """Return all names of an action; mcp__github__create_issue of a coding agent is github.create_issue too."""
         operation = self.find(action)
-        return (action,) if operation is None else names_of(operation)
+        if operation is not None:
+            return names_of(operation)
+        server, dots, tool = action.removeprefix("mcp__").partition("__")
+        return (action, f"{server}.{tool}") if dots else (action,)
 
     @cached_property
     def _by_name(self) -> dict[str, Operation]:

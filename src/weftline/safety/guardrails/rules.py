@@ -257,6 +257,18 @@ class RuleSet:
     def __init__(self, actor: Actor, rules: Iterable[CompiledRule]) -> None:
         self.rules = [rule for rule in rules if actor.matches(rule.guardrail.scope)]
         self._by_action: dict[str, Candidates] = {}
+        self._concerns_others: bool | None = None
+
+    def concerns_others(self, actions: KnownActions) -> bool:
+        """Tell whether a rule about calls may be about tools that are not Weftline's."""
+        if self._concerns_others is None:
+            self._concerns_others = any(
+                "." not in pattern or pattern.partition(".")[0] not in actions.groups
+                for rule in self.rules
+                if "answer" not in rule.variables
+                for pattern in rule.guardrail.prohibited_action
+            )
+        return self._concerns_others
 
     def known(self, action: str) -> Candidates | None:
         """Return the rules about an action, if they were looked up before."""

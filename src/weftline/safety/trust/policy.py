@@ -98,6 +98,13 @@ class TrustPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             "begin with the tenant's own texts, and only texts of others keep a tag."
         ),
     ] = True
+    proxy_fails_closed: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Whether the model proxy refuses calls of models while Weftline cannot find out who calls, and "
+            "answers whose tool calls guardrails cannot be applied to. False: it passes them on."
+        ),
+    ] = False
 
 
 DEFAULT_POLICY = TrustPolicy()

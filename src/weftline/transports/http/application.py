@@ -18,6 +18,7 @@ from starlette.routing import Route
 from weftline import __version__
 from weftline.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftlineError
 from weftline.providers.model_upstreams import OFF, UpstreamConnections, Upstreams
+from weftline.providers.provider_keys import ProviderKeys
 from weftline.transports.console.site import Console
 from weftline.transports.http.byte_budget import ByteBudget
 from weftline.transports.http.connections import ConnectionLimits, ConnectionTable, connection_of, trusted_proxies
@@ -241,11 +242,10 @@ def _model_proxy(app: App) -> ProxyEndpoint | None:
     return ProxyEndpoint(
         upstreams,
         UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
-        KeyCallers(app),
+        KeyCallers(app, ProviderKeys(settings.proxy_keys)),
         Observer(app.call_prices, app.proxied_usage, conversations=app.proxied_conversations, edits=app.proxied_edits),
         app.proxied_edits,
         wait_seconds=settings.proxy_wait_ms / 1_000,
-        fails_closed=settings.proxy_fails_closed,
     )
 
 

@@ -12,39 +12,45 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 import httpcore2
 
+from weftline.app.proxied_calls import CallsUnchecked, is_own_fault
 from weftline.app.proxied_edits import GivenRequest
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
-from weftline.kernel.errors import (
-    InternalError,
-    InvalidInput,
-    RateLimited,
-    ServerBusy,
-    Unavailable,
-    WeftlineError,
-)
+from weftline.kernel.errors import InvalidInput, ServerBusy, WeftlineError
+from weftline.models.language_models.answer_filter import AnswerTooLarge, WholeFilter, answer_filter, is_readable
 from weftline.models.language_models.answer_usage import answer_reader, is_event_stream, requested_model
 from weftline.models.language_models.conversation_requests import form_of
+from weftline.models.language_models.usage import Usage
 from weftline.providers.model_upstreams import PROVIDERS
 from weftline.providers.webhook_sender import failure_of
 from weftline.sessions.events.webhooks.model import AddressNotAllowed
 from weftline.transports.http.connections import connection_of
 from weftline.transports.http.http_io import hold
-from weftline.transports.proxy.errors import CallerUnknown, UpstreamUnreachable, refuse
-from weftline.transports.proxy.headers import KEY_HEADER, request_headers, response_headers, value_of
+from weftline.transports.proxy.errors import CallerUnknown, NoProviderKey, UpstreamUnreachable, error_event, refuse
+from weftline.transports.proxy.headers import (
+    credential_header,
+    has_credential,
+    own_key,
+    request_headers,
+    response_headers,
+    value_of,
+    without_own_key,
+)
 from weftline.transports.proxy.observer import EndedCall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from starlette.types import Receive, Scope, Send
 
     from weftline.app.dispatch import CallContext
+    from weftline.app.proxied_calls import CallGuard
     from weftline.app.proxied_edits import EditedRequest, ProxiedEdits
+    from weftline.models.language_models.answer_filter import AnswerFilter
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm
@@ -52,14 +58,26 @@ if TYPE_CHECKING:
     from weftline.transports.proxy.kept_calls import KeptCall
     from weftline.transports.proxy.observer import FindCaller, Observer
 
+    Header = tuple[bytes, bytes]
+
 PREFIXES = tuple(f"/{name}/".encode() for name in PROVIDERS)
 _log = logging.getLogger("weftline.proxy")
 _KEY_START = b"weftline."
 _MODEL_CALLS = re.compile(
-    rb"(?:/v1|/v1beta/openai)/(?:messages|chat/completions|responses|responses/compact|completions|embeddings)"
+    rb"(?:/v1|/v1beta/openai)?/(?:messages|chat/completions|responses|responses/compact|completions|embeddings)"
     # Gemini has the model in the path.
     rb"|/v1(?:beta|alpha)?/models/(?P<model>[^/:]+):(?:streamGenerateContent|generateContent|embedContent)"
 )
+# What the server's key of a provider may be used for besides.
+_UNPAID = re.compile(
+    rb"POST (?:/v1(?:beta|alpha)?)?/(?:messages/count_tokens|models/[^/:]+:countTokens)"
+    rb"|GET (?:/v1(?:beta|alpha)?)?/models(?:/[^/:]+)?"
+)
+# About what a token has of a request, of a whole answer, and of a stream, where each has an event around it.
+_TOKEN_BYTES, _STREAMED_TOKEN_BYTES = 4, 100
+# An answer of OpenAI Responses that was stored.
+_STORED_ANSWER = re.compile(rb"(?:/v1)?/responses/[^/]+")
+_SLASHES = re.compile(rb"/+")
 # The largest request that Anthropic takes. The rest of a larger one is read as it is forwarded.
 _MAX_READ_BYTES = 32 * 2**20
 _LENGTH, _CODING = b"content-length", b"transfer-encoding"
@@ -96,6 +114,22 @@ class Callers(Protocol):
         """Raise BudgetExceeded for who may make no more calls of models."""
         ...
 
+    async def guard(self, key: str | None, scope: Scope) -> CallGuard | None:
+        """Return what checks the tool calls of answers; None if nothing has to."""
+        ...
+
+    def fails_closed(self, key: str | None) -> bool:
+        """Tell whether calls are refused while it cannot be found out who makes them."""
+        ...
+
+    def keeps_key(self, route: str) -> bool:
+        """Tell whether there is a key for the upstream of a route that some callers may use."""
+        ...
+
+    async def provider_key(self, route: str, key: str | None, scope: Scope) -> bytes | None:
+        """Return the key of a provider that the caller may use."""
+        ...
+
 
 class _Route(NamedTuple):
     """A request's provider, its path at the provider, and the Weftline key that it came with."""
@@ -117,7 +151,6 @@ class ProxyEndpoint:
         editor: ProxiedEdits | None = None,
         *,
         wait_seconds: float,
-        fails_closed: bool = False,
     ) -> None:
         self._upstreams = upstreams
         self._connections = connections
@@ -125,7 +158,6 @@ class ProxyEndpoint:
         self._observer = observer
         self._editor = editor
         self._wait_seconds = wait_seconds
-        self._fails_closed = fails_closed
 
     async def aclose(self) -> None:
         """Close the connections to upstreams, and note the calls that ended last."""
@@ -148,7 +180,7 @@ class ProxyEndpoint:
         except _LOST as error:
             await call.end_lost(error)
         except WeftlineError as error:
-            await refuse(scope, send, route.provider, error)
+            await call.refuse(error)
         if call.was_sent:
             find = partial(self._callers.find, route.key, scope)
             self._observer.note(call.ended(caller, find, self._callers.context(route.key, scope)))
@@ -163,17 +195,18 @@ class ProxyEndpoint:
                 caller = await self._callers.find(call.route.key, call.scope)
                 if call.is_model_call:
                     await self._callers.check(caller)
+                if call.answer_form is not None:
+                    call.guard = await self._callers.guard(call.route.key, call.scope)
                 call.waited = perf_counter() - started
                 return caller
         except WeftlineError as error:
-            # What says nothing about the caller must not end a call.
-            if not isinstance(error, Unavailable | InternalError) or isinstance(error, RateLimited):
+            if not is_own_fault(error):
                 raise
         except TimeoutError:
             pass
         except Exception:  # noqa: BLE001 - likewise
             _log.exception("cannot find out who calls the model proxy")
-        if self._fails_closed:
+        if self._callers.fails_closed(call.route.key):
             raise CallerUnknown("It cannot be found out now who calls.")
         return None
 
@@ -191,6 +224,8 @@ class ProxyEndpoint:
         query = call.scope["query_string"]
         target = path + b"?" + query if query else path
         headers = call.headers(upstream.host)
+        if self._callers.keeps_key(upstream.route) and not has_credential(call.scope["headers"], query):
+            headers += await self._credential(call, caller, upstream.route)
         call.was_sent = True
         async with self._connections.send(upstream, call.scope["method"], target, headers, call.content()) as response:
             await call.start(response)
@@ -198,6 +233,24 @@ class ProxyEndpoint:
                 async for chunk in chunks:
                     await call.pass_on(chunk)
         await call.finish()
+
+    async def _credential(self, call: _Call, caller: ChatCaller | None, route: str) -> list[Header]:
+        """Return the header with the server's key of a provider; none if the caller may not use it."""
+        try:
+            # Without knowing the caller, nobody knows its budgets.
+            key = None if caller is None else await self._callers.provider_key(route, call.route.key, call.scope)
+        except WeftlineError as error:
+            if not is_own_fault(error):
+                raise
+            caller = key = None
+        if caller is None:
+            raise CallerUnknown("It cannot be found out now who calls.")
+        if key is None:
+            return []
+        if not call.may_use_servers_key:
+            raise NoProviderKey(f"The request to {call.route.path.decode('latin-1')[:100]} has no key of the provider.")
+        call.has_servers_key = True
+        return [credential_header(call.route.provider, call.form, key)]
 
 
 class _Call:
@@ -207,8 +260,18 @@ class _Call:
         self.scope = scope
         self.route = route
         self.was_sent = False
-        found = _MODEL_CALLS.fullmatch(route.path) if scope["method"] == "POST" else None
+        # As servers read it: a path that is written in another way is the same call.
+        path = _SLASHES.sub(b"/", unquote_to_bytes(route.path)).rstrip(b"/")
+        found = _MODEL_CALLS.fullmatch(path) if scope["method"] == "POST" else None
         self.is_model_call = found is not None
+        self.form = form_of(path.decode("latin-1")) if self.is_model_call else None
+        is_unpaid = _UNPAID.fullmatch(b"%b %b" % (scope["method"].encode(), path)) is not None
+        self.may_use_servers_key = self.is_model_call or is_unpaid
+        self.has_servers_key = False
+        self._sizes = [0, 0]
+        self._is_stream = False
+        is_stored = scope["method"] == "GET" and _STORED_ANSWER.fullmatch(path) is not None
+        self.answer_form: RequestForm | None = "openai_responses" if is_stored else self.form
         self._receive = receive
         self._send = send
         self._at = datetime.now(UTC)
@@ -220,15 +283,15 @@ class _Call:
         self._status = 0
         self._is_complete = False
         self._reader: AnswerReader | None = None
+        self._filter: AnswerFilter | None = None
+        # The head of an answer that is held back whole.
+        self._head: dict[str, Any] | None = None
+        self._is_begun = False
+        self.guard: CallGuard | None = None
         self.kept: KeptCall | None = None
         self.edited: EditedRequest | None = None
         # For Weftline itself.
         self.waited = 0.0
-
-    @property
-    def form(self) -> RequestForm | None:
-        """Return the form of the conversation that the call belongs to; None if it belongs to none."""
-        return form_of(self.route.provider, self.route.path.decode("latin-1")) if self.is_model_call else None
 
     async def read_body(self) -> None:
         """Read the body of a model call, if it is not too large; of all others, only what has come already."""
@@ -251,11 +314,11 @@ class _Call:
         return GivenRequest(form, dict(self.scope["headers"]), b"".join(self._read))
 
     def headers(self, host: bytes) -> list[tuple[bytes, bytes]]:
-        given = self.scope["headers"]
+        given = without_own_key(self.scope["headers"])
         length = sum(map(len, self._sent)) if self._is_read else None
         if length is None and (announced := value_of(_LENGTH, given)):
             length = int(announced)
-        return request_headers(given, host, length, has_body=self._has_body)
+        return request_headers(given, host, length, has_body=self._has_body, is_plain=self.guard is not None)
 
     def content(self) -> AsyncGenerator[bytes] | None:
         return self._parts() if self._has_body else None
@@ -276,8 +339,12 @@ class _Call:
         connection = connection_of(self.scope)
         if connection is not None:
             connection.omit_own_headers(self.scope)
-        await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if self.guard is not None and self.answer_form is not None and response.status in _SUCCESS:
+            headers = self._filter_answer(self.answer_form, self.guard, headers)
+        self._head = {"type": "http.response.start", "status": response.status, "headers": headers}
         self._status = response.status
+        if not isinstance(self._filter, WholeFilter):
+            await self._begin()
         if not self.is_model_call:
             return
         if response.status in _SUCCESS:
@@ -289,12 +356,53 @@ class _Call:
             self._reader = answer_reader(kind, value_of(b"content-encoding", headers), keep)
         else:
             self.name_model()
+        self._sizes[0] = sum(map(len, self._sent))
+        self._is_stream = is_event_stream(value_of(b"content-type", headers))
         self._read.clear()
         if self.edited is not None:
             self.edited = self.edited._replace(body=b"")
 
+    def _filter_answer(self, form: RequestForm, guard: CallGuard, headers: list[Header]) -> list[Header]:
+        """Let the tool calls of the answer be checked; return its headers without what changes then."""
+        kind, encoding = value_of(b"content-type", headers), value_of(b"content-encoding", headers)
+        if is_readable(kind, encoding):
+            self._filter = answer_filter(form, encoding, guard.checks, is_stream=is_event_stream(kind))
+            return [header for header in headers if header[0] not in {_LENGTH, b"content-encoding"}]
+        if guard.fails_closed:
+            raise CallsUnchecked("The provider's answer is in a form whose tool calls cannot be checked.")
+        return headers
+
+    async def _begin(self) -> None:
+        """Send the head of the answer, if it was not sent."""
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._is_begun = True
+            await self._send(head)
+
     async def pass_on(self, chunk: bytes) -> None:
+        if self._filter is None:
+            await self._pass_on(chunk)
+        else:
+            await self._pass_checked(self._filter, self._filter.feed(chunk))
+
+    async def _pass_checked(self, answer: AnswerFilter, parts: AsyncIterator[bytes]) -> None:
+        """Pass on what a filter yields; if it fails, what it holds back, or an error if it has to be checked."""
+        try:
+            async for part in parts:
+                await self._pass_on(part)
+        except (ClientGone, CallsUnchecked, *_LOST):
+            raise
+        except Exception as error:
+            if not isinstance(error, AnswerTooLarge):
+                _log.exception("cannot check the tool calls of an answer")
+            if self.guard is not None and self.guard.fails_closed:
+                raise CallsUnchecked("The tool calls in the provider's answer cannot be checked.") from error
+            await self._pass_on(answer.give_up())
+
+    async def _pass_on(self, chunk: bytes) -> None:
+        await self._begin()
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self._sizes[1] += len(chunk)
         if self._reader is not None:
             try:
                 self._reader.feed(chunk)
@@ -303,8 +411,19 @@ class _Call:
                 self._reader = None
 
     async def finish(self) -> None:
+        if self._filter is not None:
+            await self._pass_checked(self._filter, self._filter.finish())
         self._is_complete = True
+        await self._begin()
         await self._send({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, error: WeftlineError) -> None:
+        """Answer with an error in the provider's form; within an answer that has begun, as its last event."""
+        if not self._is_begun:
+            await refuse(self.scope, self._send, self.route.provider, error)
+            return
+        event = error_event(self.route.provider, self.answer_form, error)
+        await self._send({"type": "http.response.body", "body": event})
 
     async def end_lost(self, error: Exception) -> None:
         """Answer with an error if the provider has not begun to; else end as it did, in the middle."""
@@ -337,7 +456,14 @@ class _Call:
             context=context,
             kept=self.kept,
             edits=None if self.edited is None else self.edited.note,
+            estimate=self._estimate() if self.has_servers_key and self._status in _SUCCESS else None,
         )
+
+    def _estimate(self) -> Usage:
+        """Return about what the call used, for one whose usage is not reported."""
+        asked, answered = self._sizes
+        each = _STREAMED_TOKEN_BYTES if self._is_stream else _TOKEN_BYTES
+        return Usage(input_tokens=asked // _TOKEN_BYTES, output_tokens=answered // each)
 
     async def _parts(self) -> AsyncGenerator[bytes]:
         for part in self._sent:
@@ -368,5 +494,5 @@ def _route(scope: Scope) -> _Route:
     key = None
     if first.startswith(_KEY_START):
         key, path = first, rest if slash else b""
-    key = value_of(KEY_HEADER, scope["headers"]) or key
+    key = own_key(scope["headers"]) or key
     return _Route(provider.decode(), b"/" + path, None if key is None else key.decode("latin-1"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.kernel.errors import AuthenticationError, Unavailable
+from weftline.kernel.errors import AuthenticationError, PermissionDenied, Unavailable
 from weftline.models.budgets.model import BudgetExceeded
 from weftline.transports.http.http_io import delay_refusal, error_headers
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope, Send
 
     from weftline.kernel.errors import WeftlineError
+    from weftline.models.language_models.conversation_requests import RequestForm
 
 # Types of providers by status; of other statuses, that of the server's errors.
 _ANTHROPIC = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
@@ -35,10 +36,10 @@ class UpstreamUnreachable(Unavailable):
 
 
 class CallerUnknown(Unavailable):
-    """It cannot be found out now who calls the model proxy, and WEFTLINE_PROXY_FAIL_CLOSED is on."""
+    """It cannot be found out now who calls the model proxy, and such requests are refused."""
 
     code = "CALLER_UNKNOWN"
-    hint = "Try again. The operator can forward such requests with WEFTLINE_PROXY_FAIL_CLOSED=off."
+    hint = "Try again. The tenant, the server (WEFTLINE_PROXY_FAIL_CLOSED) or a provider's key on it asks for that."
 
 
 class ProxyKeyMissing(AuthenticationError):
@@ -47,6 +48,24 @@ class ProxyKeyMissing(AuthenticationError):
     code = "PROXY_KEY_MISSING"
     hint = "Send your Weftline key in X-Weftline-Key, or put it into the path, such as /openai/KEY/v1."
     related = ()
+
+
+class NoProviderKey(PermissionDenied):
+    """A request has no key of the provider, and that of the server is only for calls of models."""
+
+    code = "NO_PROVIDER_KEY"
+    hint = "The provider's key that the server keeps is for calls of models. Send a key of your own for others."
+    related = ()
+
+
+def error_event(provider: str, form: RequestForm | None, error: WeftlineError) -> bytes:
+    """Return an error within a stream, in the provider's form."""
+    body = _body(provider, error)
+    if form == "openai_responses":
+        problem = body["error"]
+        body = {"type": "error", **(problem if isinstance(problem, dict) else {})}
+    name = b"event: error\n" if form in {"anthropic", "openai_responses"} else b""
+    return b"%bdata: %b\n\n" % (name, msgspec.json.encode(body))
 
 
 async def refuse(scope: Scope, send: Send, provider: str, error: WeftlineError) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from weftline.models.language_models.conversation_requests import RequestForm
+
     Header = tuple[bytes, bytes]
 
 KEY_HEADER = b"x-weftline-key"
+# Where providers take a key from.
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
+_KEY_START, _BEARER = b"weftline.", b"bearer "
+_KEY_PARAMETER = re.compile(rb"(?:\A|&)key=")
 _CONNECTION, _HOST, _ENCODINGS = b"connection", b"host", b"accept-encoding"
 _LENGTH, _CHUNKED = b"content-length", (b"transfer-encoding", b"chunked")
 # RFC 9110, 7.6.1, and what older clients send.
@@ -32,17 +39,48 @@ _ANSWERED_HERE = frozenset({b"expect", KEY_HEADER})
 _READABLE = frozenset({b"gzip", b"x-gzip", b"deflate", b"identity"})
 
 
-def request_headers(given: Iterable[Header], host: bytes, length: int | None, *, has_body: bool) -> list[Header]:
-    """Return the headers to send upstream; ``length`` is that of the body, None if it is not known."""
+def request_headers(
+    given: Iterable[Header], host: bytes, length: int | None, *, has_body: bool, is_plain: bool = False
+) -> list[Header]:
+    """Return the headers to send upstream; ``length`` is that of the body, None if it is not known.
+
+    ``is_plain`` asks for an answer that is not compressed.
+    """
     given = list(given)
     dropped = _HOP_BY_HOP | _ANSWERED_HERE | _named_by_connection(given) | {_HOST}
     if has_body:
         dropped |= {_LENGTH}
     sent = [(_HOST, host), *((name, value) for name, value in given if name not in dropped)]
     sent = [(name, _readable(value)) if name == _ENCODINGS else (name, value) for name, value in sent]
+    if is_plain:
+        sent = [*(header for header in sent if header[0] != _ENCODINGS), (_ENCODINGS, b"identity")]
     if has_body:
         sent.append(_CHUNKED if length is None else (_LENGTH, b"%d" % length))
     return sent
+
+
+def own_key(headers: Iterable[Header]) -> bytes:
+    """Return the Weftline key in the header for it, or where a program sends its provider's key; empty if none."""
+    given = [*headers]
+    return value_of(KEY_HEADER, given) or next((_plain(value) for name, value in given if _is_own(name, value)), b"")
+
+
+def without_own_key(headers: Iterable[Header]) -> list[Header]:
+    """Leave out credentials that are Weftline's."""
+    return [(name, value) for name, value in headers if not _is_own(name, value)]
+
+
+def has_credential(headers: Iterable[Header], query: bytes) -> bool:
+    """Tell whether a request has a credential of the provider."""
+    own = any(name in CREDENTIALS and not _is_own(name, value) for name, value in headers)
+    return own or _KEY_PARAMETER.search(query) is not None
+
+
+def credential_header(provider: str, form: RequestForm | None, key: bytes) -> Header:
+    """Return the header with a key, as the API of a provider takes it."""
+    if provider == "openai" or form in {"openai_chat", "openai_responses"}:
+        return b"authorization", b"Bearer " + key
+    return (b"x-goog-api-key" if provider == "gemini" else b"x-api-key"), key
 
 
 def response_headers(given: Iterable[Header]) -> list[Header]:
@@ -54,6 +92,15 @@ def response_headers(given: Iterable[Header]) -> list[Header]:
 
 def value_of(name: bytes, headers: Iterable[Header]) -> bytes:
     return next((value for each, value in headers if each == name), b"")
+
+
+def _is_own(name: bytes, value: bytes) -> bool:
+    return name in CREDENTIALS and _plain(value).startswith(_KEY_START)
+
+
+def _plain(value: bytes) -> bytes:
+    """Return a credential without the name of its scheme."""
+    return value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else value
 
 
 def _named_by_connection(headers: Iterable[Header]) -> frozenset[bytes]:

@@ -7,6 +7,8 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from weftline.app.call_meter import ProxiedAs, reported_sums
 from weftline.app.proxied_conversations import ConversationCall
 from weftline.jobs.runner import attempt
@@ -45,7 +47,8 @@ class EndedCall(NamedTuple):
     client left, or the provider's connection broke. ``reader`` is None if no usage can be read. ``caller`` is None if
     it could not be found out in time who calls; ``find_caller`` tries again. ``context``: the caller's credential.
     ``kept``: request and answer, if the call belongs to a conversation. ``edits``: what of it was forwarded in another
-    form.
+    form. ``estimate``: what counts for budgets if the provider reports no usage, such as for a stream that the client
+    left; None if nothing does.
     """
 
     at: datetime
@@ -62,6 +65,7 @@ class EndedCall(NamedTuple):
     context: CallContext
     kept: KeptCall | None = None
     edits: EditNote | None = None
+    estimate: Usage | None = None
 
 
 class NotedCall(NamedTuple):
@@ -191,7 +195,8 @@ class Observer:
     async def _note(self, call: EndedCall) -> None:
         usage = None if call.reader is None else call.reader.finish()
         model = ((call.reader.model if call.reader is not None else "") or call.model)[:_MAX_MODEL]
-        cost = None if usage is None else await self._prices.cost(model, usage, call.at)
+        counted = usage or call.estimate
+        cost = None if counted is None else await self._prices.cost(model, counted, call.at)
         given = None if usage is None else usage_as_given(usage, _edited(call))
         given_cost = None if given is None else await self._prices.cost(model, given, call.at)
         noted = NotedCall(call, model, usage, cost, given, given_cost)
@@ -222,6 +227,10 @@ def _sums(noted: NotedCall) -> UsageSums:
     succeeded = 200 <= call.status < 300  # noqa: PLR2004 - the statuses of success
     if usage is None and not succeeded:
         return UsageSums(failed_calls=1)
+    if usage is None and call.estimate is not None:
+        # The server's key pays for the call, whether its usage is reported or not.
+        sums = reported_sums(call.estimate, noted.cost)
+        return replace(sums, reported_calls=0, reported_cost_nanos=0, failed_calls=int(not call.is_complete))
     compared = UsageSums(
         failed_calls=int(not (succeeded and call.is_complete)),
         naive_baseline_tokens=0 if given is None else given.input_tokens,

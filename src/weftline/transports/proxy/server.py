@@ -84,7 +84,7 @@ async def proxy_application(
         endpoint = ProxyEndpoint(
             upstreams,
             UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
-            OneCaller(caller),
+            OneCaller(caller, None if app is None else app.proxied_calls),
             Observer(prices, meter, show, conversations, edits),
             edits,
             wait_seconds=settings.proxy_wait_ms / 1_000,

@@ -146,6 +146,8 @@ _UNREACHABLE = (
     asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
+    # A database that accepts no connections now.
+    asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     OSError,
