@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weftline.client._operations import Operations
 
 _Result = TypeVar("_Result")
+_Instead = TypeVar("_Instead")
 _Self = TypeVar("_Self")
 _Arguments = ParamSpec("_Arguments")
 _logger = logging.getLogger(__name__)
@@ -82,8 +83,8 @@ class Bridge:
         return await asyncio.wrap_future(running)
 
     def guarded(
-        self, steps: Generator[Any, Any, _Result], instead: Callable[[], _Result]
-    ) -> Generator[Any, Any, _Result]:
+        self, steps: Generator[Any, Any, _Result], instead: Callable[[], _Instead]
+    ) -> Generator[Any, Any, _Result | _Instead]:
         """Return steps that end with what ``instead`` returns if Weftline fails, unless the adapter is strict."""
         try:
             return (yield from steps)

@@ -143,7 +143,7 @@ class WeftlineSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Generator[Any, Any, Iterator[CheckpointTuple]]:
-        stored = yield from self.bridge.guarded(self._load_all(config), tuple)
+        stored: Sequence[CheckpointTuple] = yield from self.bridge.guarded(self._load_all(config), tuple)
         known = {(each.config["configurable"]["thread_id"], each.checkpoint["id"]) for each in stored}
         local = (
             each

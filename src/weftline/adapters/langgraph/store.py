@@ -11,9 +11,9 @@ import operator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
 
 from weftline.adapters.bridge import Bridge, missing_framework
+from weftline.adapters.keys import escape, unescape
 from weftline.errors import MemoryNotFound, VersionConflict
 
 try:
@@ -218,23 +218,15 @@ def _seconds(minutes: float) -> int:
 
 
 def _key(namespace: Iterable[str], key: str) -> str:
-    return f"{_prefix(namespace)}{_escaped(key)}"
+    return f"{_prefix(namespace)}{escape(key)}"
 
 
 def _prefix(namespace: Iterable[str]) -> str:
-    return _ROOT + "".join(f"{_escaped(label)}/" for label in namespace)
-
-
-def _escaped(label: str) -> str:
-    """Return a label in the characters that keys of memory may have, which are those of a URL, with : for %."""
-    text = quote(label, safe="").replace("~", "%7E")
-    text = f"%2E{text[1:]}" if text.startswith(".") else text
-    return text.replace("%", ":") or ":"
+    return _ROOT + "".join(f"{escape(label)}/" for label in namespace)
 
 
 def _path(key: str) -> tuple[str, ...]:
-    parts = key.removeprefix(_ROOT).split("/")
-    return tuple("" if part == ":" else unquote(part.replace(":", "%")) for part in parts)
+    return tuple(unescape(part) for part in key.removeprefix(_ROOT).split("/"))
 
 
 def _fields(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of a list, or read alone

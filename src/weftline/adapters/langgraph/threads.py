@@ -15,6 +15,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weftline.adapters.keys import session_name
 from weftline.errors import (
     BranchNotFound,
     ContentBlocked,
@@ -60,9 +61,7 @@ class Line(NamedTuple):
 
 def session_of(thread_id: str) -> str:
     """Return the id of the session that has the checkpoints of a thread; its board is ``board:ID``."""
-    plain = thread_id.replace("-", "").replace("_", "")
-    fits = plain.isascii() and plain.isalnum() and len(thread_id) <= 90  # noqa: PLR2004 - ids have 100 characters
-    return f"{_SESSION}{thread_id if fits else sha256(thread_id.encode()).hexdigest()[:32]}"
+    return session_name(thread_id, prefix=_SESSION)
 
 
 def _key(name: str, ns: str) -> str:

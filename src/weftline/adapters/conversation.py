@@ -1,0 +1,144 @@
+"""What adapters of agent loops share: record, assemble, report, and check the calls of tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weftline.adapters.bridge import Bridge
+from weftline.adapters.keys import session_name
+from weftline.errors import (
+    ApprovalExpired,
+    ApprovalPending,
+    ApprovalRejected,
+    BudgetExceeded,
+    GuardrailViolation,
+    SessionNotFound,
+    SessionTerminated,
+    ToolNotInStep,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from weftline.client._operations import Operations, SyncOperations
+
+# What somebody has decided, as opposed to what has failed: it holds whether the adapter is strict or not.
+DECISIONS = (
+    ApprovalExpired,
+    ApprovalPending,
+    ApprovalRejected,
+    BudgetExceeded,
+    GuardrailViolation,
+    SessionTerminated,
+    ToolNotInStep,
+)
+_TASK_CHARACTERS = 4_000
+
+
+class Prompt(NamedTuple):
+    """An assembled prompt: the system text, the messages in the form they were given in, and its receipt."""
+
+    session_id: str
+    receipt_id: str
+    system: str
+    messages: list[dict[str, Any]]
+
+
+class Refusal(NamedTuple):
+    """Why a tool is not called, or its answer is not shown, for the model to read."""
+
+    text: str
+
+
+class Conversation:
+    """Records what an agent hears and says in its window of a session, and has its prompts assembled.
+
+    ``session_id``: of the Weftline session, which is made if there is none; by default that of the framework's thread.
+    ``prompts``: options of ``context.assemble``, such as ``token_budget`` and ``domains``.
+    """
+
+    def __init__(
+        self,
+        weftline: Operations | SyncOperations,
+        *,
+        session_id: str | None = None,
+        strict: bool = False,
+        **prompts: Any,  # noqa: ANN401 - of several types
+    ) -> None:
+        self.bridge = Bridge(weftline, strict=strict)
+        self._weftline = self.bridge.weftline
+        self._session_id = session_id
+        self._prompts = prompts
+
+    def session(self, thread_id: str | None) -> str:
+        """Return the session of a thread of the framework."""
+        return self._session_id or (session_name(thread_id) if thread_id else "agents")
+
+    def prompt(
+        self, thread_id: str | None, form: str, messages: Sequence[Mapping[str, Any]], task: str, model: str | None
+    ) -> Generator[Any, Any, Prompt | None]:
+        """Record messages and return the prompt for the next call of the model; None if Weftline fails."""
+        return (yield from self.bridge.guarded(self._assembled(thread_id, form, messages, task, model), _nothing))
+
+    def report(self, prompt: Prompt, usage: Mapping[str, Any] | None, answer: object) -> Generator[Any, Any, None]:
+        """Report what a call of the model has used, and its answer."""
+        if usage:
+            yield from self.bridge.guarded(self._reported(prompt, usage, answer), _nothing)
+
+    def check(
+        self, thread_id: str | None, tool: str, arguments: Mapping[str, Any], answer: object = None
+    ) -> Generator[Any, Any, Any]:
+        """Return the arguments to call a tool with, or the answer to show if there is one; or a Refusal."""
+        return (
+            yield from self.bridge.guarded(
+                self._checked(self.session(thread_id), tool, arguments, answer),
+                lambda: arguments if answer is None else answer,
+            )
+        )
+
+    def _assembled(
+        self, thread_id: str | None, form: str, messages: Sequence[Mapping[str, Any]], task: str, model: str | None
+    ) -> Generator[Any, Any, Prompt]:
+        session_id = self.session(thread_id)
+        given = {"form": form, "messages": messages, "model": model, **self._prompts}
+        task = task[:_TASK_CHARACTERS] or "Go on."
+        try:
+            assembled = yield self._weftline.context.assemble(session_id, task, **given)
+        except SessionNotFound:
+            yield self._weftline.session.create("A conversation with agents", session_id=session_id, exist_ok=True)
+            assembled = yield self._weftline.context.assemble(session_id, task, **given)
+        texts, others = [], []
+        for message in assembled.body.get("messages") or assembled.body["input"]:
+            if message.get("role") in {"system", "developer"}:
+                texts.append(_text(message["content"]))
+            else:
+                others.append(message)
+        return Prompt(session_id, assembled.receipt_id, "\n\n".join(texts), others)
+
+    def _reported(self, prompt: Prompt, usage: Mapping[str, Any], answer: object) -> Generator[Any, Any, None]:
+        said = answer if isinstance(answer, str) and answer else None
+        yield self._weftline.context.emit_metrics(prompt.session_id, prompt.receipt_id, usage, answer=said)
+
+    def _checked(
+        self, session_id: str, tool: str, arguments: Mapping[str, Any], answer: object
+    ) -> Generator[Any, Any, Any]:
+        # Conditions read an answer as a map.
+        options: dict[str, Any] = {"arguments": arguments, "answer": None if answer is None else {"content": answer}}
+        try:
+            try:
+                checked = yield self._weftline.guardrail.check(tool, session_id=session_id, **options)
+            except SessionNotFound:
+                checked = yield self._weftline.guardrail.check(tool, **options)
+        except DECISIONS as refused:
+            return Refusal(" ".join(text for text in (refused.message, refused.hint) if text))
+        if answer is None:
+            return checked.arguments or arguments
+        return checked.answer["content"] if checked.answer else answer
+
+
+def _nothing() -> None:
+    return None
+
+
+def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
+    return content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content)
