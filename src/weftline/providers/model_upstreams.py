@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpcore2
 
+from weftline.providers.asyncio_network import AsyncioNetwork
 from weftline.providers.webhook_sender import CheckedNetwork, Reach
 from weftline.settings import InvalidSetting
 
@@ -143,7 +144,7 @@ class UpstreamConnections:
             max_keepalive_connections=_KEPT_CONNECTIONS,
             keepalive_expiry=_IDLE_SECONDS,
             retries=1,
-            network_backend=CheckedNetwork(self._reach) if proxy is None else None,
+            network_backend=CheckedNetwork(self._reach) if proxy is None else AsyncioNetwork(),
         )
 
 

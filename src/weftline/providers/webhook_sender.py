@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpcore2
 
+from weftline.providers.asyncio_network import AsyncioNetwork
 from weftline.sessions.events.webhooks.model import AddressNotAllowed, Attempt, host_of
 
 if TYPE_CHECKING:
@@ -120,12 +121,11 @@ class Reach:
         return addresses
 
 
-class CheckedNetwork(httpcore2.AsyncNetworkBackend):
+class CheckedNetwork(AsyncioNetwork):
     """Connects only to addresses that were checked, which prevents DNS rebinding."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
-        self._network = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -138,12 +138,8 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         *others, last = await self._reach.addresses(host, port)
         for address in others:
             with contextlib.suppress(httpcore2.ConnectError):
-                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
-        return await self._network.connect_tcp(last, port, timeout, local_address, socket_options)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait before a further attempt to connect."""
-        await asyncio.sleep(seconds)
+                return await super().connect_tcp(address, port, timeout, local_address, socket_options)
+        return await super().connect_tcp(last, port, timeout, local_address, socket_options)
 
 
 def is_public(address: str) -> bool:
