@@ -1,7 +1,9 @@
 """What the model proxy adds to a call: latency, time to the first byte of a stream, CPU and memory.
 
-Latency is that of calls through the proxy over that of the same calls to the provider itself, in turns. CPU is compared
-with a bare proxy of Starlette and httpx in front of the same provider.
+Latency is that of calls through the proxy over that of the same calls to the provider itself, in turns. The agents'
+conversations grow with each call and are recorded. One caller is answered at once. Many callers have a provider that
+thinks, as models do: what they could send to one that does not is the throughput, a row of its own. CPU is compared
+with a bare proxy of Starlette and httpx in front of the same provider, without a database.
 """
 
 from __future__ import annotations
@@ -10,21 +12,23 @@ import asyncio
 import sys
 from statistics import median, quantiles
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import SECOND_IN_MICROS, Row, compare, cpu_seconds, limited, resident_bytes
-from benchmarks.servers import bare_server, server
+from benchmarks.servers import AGENT, bare_server, folder, prepare, server
 from benchmarks.wire import Connection, connect, request, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from benchmarks.servers import Served
 
 _PROXY = (
     "import os; from weftline.models.language_models.chat_model import ChatCaller; "
     "from weftline.settings import Settings; from weftline.transports.proxy.server import serve_proxy; "
-    "serve_proxy(Settings.from_environment(proxy_port=os.environ['PORT']), ChatCaller('default', 'admin'))"
+    "serve_proxy(Settings.from_environment(proxy_port=os.environ['PORT']), "
+    "ChatCaller('default', os.environ.get('AGENT', 'admin')))"
 )
 _PATH = "/v1/messages"
 _SIZES = {"8kb": 8_192, "400kb": 409_600}
@@ -32,50 +36,113 @@ _CALLERS = 32
 _STREAMS = 200
 _MILLIS = 1_000
 _MEBIBYTE = 2**20
-# Of a call that is only observed, in milliseconds.
-_MEDIAN_MS, _P95_MS, _FIRST_BYTE_MS = 3, 15, 2
+# The median and the 95th of 100 calls, in milliseconds, by what the proxy may change.
+_LIMITS = {"observe": (3, 15), "trim": (5, 25), "full": (15, 60)}
+_FIRST_BYTE_MS = 2
 _MAX_MB = 300
+_THINKING_MS = 2_000
+_MESSAGE_BYTES = 4_096
 
 
 def run(*, quick: bool) -> list[Row]:
-    return run_async(_run(rounds=2 if quick else 9, calls=10 if quick else 200))
+    if quick:
+        return run_async(_run(rounds=2, calls=10, thinking_ms=20))
+    return run_async(_run(rounds=5, calls=200, thinking_ms=_THINKING_MS))
 
 
-async def _run(rounds: int, calls: int) -> list[Row]:
+async def _run(rounds: int, calls: int, thinking_ms: int) -> list[Row]:
     with bare_server("model_upstream") as provider:
         url = f"http://127.0.0.1:{provider.port}"
-        settings = {"WEFTLINE_PROXY_UPSTREAMS": f"anthropic={url}", "WEFTLINE_DATA_DIR": "/nonexistent"}
-        ours = server([sys.executable, "-c", _PROXY], settings, f"/anthropic{_PATH}")
+        upstreams = {"WEFTLINE_PROXY_UPSTREAMS": f"anthropic={url}"}
+        rows = []
+        for mode in _LIMITS:
+            rows += await _of_mode(mode, provider, upstreams, rounds, calls, thinking_ms)
+        ours = _server({**upstreams, "WEFTLINE_DATA_DIR": "/nonexistent"})
         theirs = server([sys.executable, "-m", "benchmarks.baselines.httpx_proxy"], {"UPSTREAM": url}, _PATH)
         with ours as proxy, theirs as bare:
-            rows = []
-            for name, size in _SIZES.items():
-                for callers in (1, _CALLERS):
-                    rows += await _latency(f"{name}.{callers}_callers", proxy, provider, size, callers, rounds, calls)
             rows.append(await _first_byte(proxy, provider, calls * rounds))
+            rows.append(await _throughput(proxy, calls * rounds))
             rows.append(await _cpu(proxy, bare, rounds, calls))
             rows.append(await _memory(proxy))
             return rows
 
 
-async def _latency(
-    name: str, proxy: Served, provider: Served, size: int, callers: int, rounds: int, calls: int
+def _server(settings: dict[str, str]) -> AbstractContextManager[Served]:
+    return server([sys.executable, "-c", _PROXY], settings, f"/anthropic{_PATH}")
+
+
+async def _of_mode(
+    mode: str, provider: Served, upstreams: dict[str, str], rounds: int, calls: int, thinking_ms: int
 ) -> list[Row]:
-    through, direct = await connect(proxy.port, callers), await connect(provider.port, callers)
-    each = max(calls // callers, 3)
+    rows = []
+    with folder() as data:
+        await prepare(str(data / "weftline.db"), ())
+        settings = {**upstreams, "WEFTLINE_DATA_DIR": str(data), "WEFTLINE_PROXY_MODE": mode, "AGENT": AGENT}
+        with _server(settings) as proxy:
+            for name, size in _SIZES.items():
+                for callers in (1, _CALLERS):
+                    label = f"{mode}.{name}.{callers}_callers"
+                    agents = [_Agent(f"{label}-{number}", size) for number in range(callers)]
+                    headers = {"x_delay": str(thinking_ms)} if callers > 1 else {}
+                    each = max(calls // callers, 3)
+                    middle, high = await _added(proxy, provider, agents, headers, rounds, each)
+                    median_ms, p95_ms = _LIMITS[mode]
+                    rows += [
+                        limited(f"proxy.added.{label}.p50", middle, "ms", below=median_ms),
+                        limited(f"proxy.added.{label}.p95", high, "ms", below=p95_ms),
+                    ]
+    return rows
+
+
+async def _added(
+    proxy: Served, provider: Served, agents: Sequence[_Agent], headers: dict[str, str], rounds: int, calls: int
+) -> tuple[float, float]:
+    """Return by how much the median and the 95th of 100 calls are later than without the proxy."""
     added: list[tuple[float, float]] = []
     for number in range(rounds + 1):
-        with_proxy = _percentiles(await _times(through, _post(f"/anthropic{_PATH}", size), each))
-        without = _percentiles(await _times(direct, _post(_PATH, size), each))
+        asked = [[agent.next() for _ in range(calls)] for agent in agents]
+        sent = [[_call(f"/anthropic{_PATH}", body, **headers) for body in bodies] for bodies in asked]
+        with_proxy = _percentiles(await _new_times(proxy, sent))
+        sent = [[_call(_PATH, body, **headers) for body in bodies] for bodies in asked]
+        without = _percentiles(await _new_times(provider, sent))
+        # The first round opens conversations and connections.
         if number:
             added.append((with_proxy[0] - without[0], with_proxy[1] - without[1]))
-    for connection in (*through, *direct):
-        await connection.close()
     middle, high = (max(median(values), 0.0) for values in zip(*added, strict=True))
-    return [
-        limited(f"proxy.added.{name}.p50", middle, "ms", below=_MEDIAN_MS),
-        limited(f"proxy.added.{name}.p95", high, "ms", below=_P95_MS),
-    ]
+    return middle, high
+
+
+class _Agent:
+    """A program whose requests repeat its conversation, with the call and result of a tool more each time."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._session = {"user_id": f"user_1_account_1_session_{name}-000000000"}
+        self._messages: list[dict[str, Any]] = [{"role": "user", "content": f"The task of {name}"}]
+        while sum(len(str(message)) for message in self._messages) < size:
+            self._work(_MESSAGE_BYTES)
+
+    def next(self) -> dict[str, Any]:
+        self._work(200)
+        return {"model": "claude-sonnet-4-5", "metadata": self._session, "messages": [*self._messages]}
+
+    def _work(self, size: int) -> None:
+        at = len(self._messages)
+        call = {"type": "tool_use", "id": f"toolu_{at}", "name": "read_file", "input": {"path": f"src/{at}.py"}}
+        line = f"line {at} of a file that the agent has read, with the words that such lines have\n"
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": line * (size // len(line) + 1)}
+        self._messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+async def _throughput(proxy: Served, calls: int) -> Row:
+    """Return how many calls a second one process forwards for callers that are answered at once."""
+    connections = await connect(proxy.port, _CALLERS)
+    prepared = [[_post(f"/anthropic{_PATH}", 8_192)] * max(calls // _CALLERS, 1)] * _CALLERS
+    started = perf_counter()
+    await _times(connections, prepared)
+    taken = perf_counter() - started
+    for connection in connections:
+        await connection.close()
+    return Row("proxy.throughput", len(prepared) * len(prepared[0]) / taken, "calls/s")
 
 
 async def _first_byte(proxy: Served, provider: Served, calls: int) -> Row:
@@ -112,21 +179,34 @@ async def _memory(proxy: Served) -> Row:
 
 
 def _post(path: str, size: int, **headers: str) -> bytes:
-    return request("POST", path, "sk", {"model": "claude-sonnet-4-5", "messages": "x" * size}, **headers)
+    return _call(path, {"model": "claude-sonnet-4-5", "messages": "x" * size}, **headers)
 
 
-async def _times(connections: Sequence[Connection], prepared: bytes, each: int) -> list[float]:
+def _call(path: str, body: dict[str, Any], **headers: str) -> bytes:
+    return request("POST", path, "sk", body, **headers)
+
+
+async def _new_times(served: Served, prepared: Sequence[Sequence[bytes]]) -> list[float]:
+    """Return the milliseconds of calls on new connections: others were idle while the requests were prepared."""
+    connections = await connect(served.port, len(prepared))
+    taken = await _times(connections, prepared)
+    for connection in connections:
+        await connection.close()
+    return taken
+
+
+async def _times(connections: Sequence[Connection], prepared: Sequence[Sequence[bytes]]) -> list[float]:
     """Return the milliseconds of calls, one after the other on each connection."""
 
-    async def ask(connection: Connection) -> list[float]:
+    async def ask(connection: Connection, calls: Sequence[bytes]) -> list[float]:
         taken = []
-        for _ in range(each):
+        for call in calls:
             started = perf_counter()
-            await connection.ask(prepared)
+            await connection.ask(call)
             taken.append((perf_counter() - started) * _MILLIS)
         return taken
 
-    return [each for taken in await asyncio.gather(*map(ask, connections)) for each in taken]
+    return [each for taken in await asyncio.gather(*map(ask, connections, prepared)) for each in taken]
 
 
 async def _until_first(connection: Connection, prepared: bytes, *, ends: bool = True) -> float:
@@ -149,7 +229,7 @@ def _cost(
 ) -> Callable[[], Awaitable[float]]:
     async def measure() -> float:
         before = cpu_seconds(served.pid)
-        await _times(connections, prepared, calls)
+        await _times(connections, [[prepared] * calls] * len(connections))
         return (cpu_seconds(served.pid) - before) / (calls * len(connections)) * SECOND_IN_MICROS
 
     return measure

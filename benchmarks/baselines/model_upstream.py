@@ -17,7 +17,10 @@ _CHUNK = b"%x\r\n%b\r\n" % (len(_EVENT), _EVENT)
 
 
 class Provider(asyncio.Protocol):
-    """A connection. ``x-stream: N`` asks for N events; ``x-hold: 1`` leaves the stream open after them."""
+    """A connection. ``x-stream: N`` asks for N events; ``x-hold: 1`` leaves the stream open after them.
+
+    ``x-delay: N`` asks to wait N milliseconds before the answer, as a model thinks.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
@@ -34,7 +37,8 @@ class Provider(asyncio.Protocol):
         self._received.clear()
         events = _field(head, b"x-stream")
         if not events:
-            self._transport.write(_JSON)
+            delay = int(_field(head, b"x-delay") or 0) / 1_000
+            asyncio.get_running_loop().call_later(delay, self._transport.write, _JSON)
             return
         self._transport.write(_STREAM)
         for _ in range(int(events)):

@@ -36,6 +36,8 @@ _MAX_WAITING, _MAX_OF_CALLER = 10_000, 2_500
 _STOP_SECONDS = 5.0
 # The calls after one that cannot be metered wait for it.
 _METER_SECONDS = 5.0
+# A conversation that was long before its first call takes long once: what is not recorded in time would never be.
+_RECORDED_BYTES_PER_SECOND = 10_000
 _MAX_MODEL = 200
 _log = logging.getLogger("weftline.proxy")
 
@@ -172,7 +174,7 @@ class Observer:
         answer = kept.answer if call.is_complete else b""
         recorded = ConversationCall(kept.form, request, kept.headers, answer, kept.is_stream, call.at)
         try:
-            async with asyncio.timeout(_METER_SECONDS):
+            async with asyncio.timeout(_METER_SECONDS + len(request) / _RECORDED_BYTES_PER_SECOND):
                 session_id = await self.conversations.record(caller, call.context, recorded)
         except (WeftlineError, TimeoutError) as error:
             # The next call of the conversation repeats its messages.
