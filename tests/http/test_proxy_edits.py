@@ -141,8 +141,10 @@ async def proxy(
     app = await world.another_app(**{"proxy_upstreams": where, "proxy_wait_ms": 60_000, **settings})
     async with served(app) as server:
         client = await RawClient.connect(server.port)
-        yield Edited(provider, app, client, (caller or world.planner).credential)
-        client.stream.close()
+        try:
+            yield Edited(provider, app, client, (caller or world.planner).credential)
+        finally:
+            client.stream.close()
 
 
 async def use_mode(world: World, mode: str, **settings: Any) -> None:
@@ -345,7 +347,9 @@ async def test_a_prefix_has_the_same_bytes_whatever_is_sent_after_it(
                 for length in range(1, len(messages) + 1):
                     prefix = json.dumps(messages[:length])
                     assert forwarded.setdefault(prefix, json.dumps(sent[:length])) == json.dumps(sent[:length])
-        await use_mode(world, random.choice(["observe", "trim"]), trim_tokens=random.choice([1_000, 4_000, 9_000]))
+        await use_mode(
+            world, random.choice(["observe", "trim", "full"]), trim_tokens=random.choice([1_000, 4_000, 9_000])
+        )
     changed = [given for given, sent in forwarded.items() if given != sent]
     assert len(changed) > len(forwarded) / 5
 
@@ -374,3 +378,94 @@ async def test_each_call_has_a_receipt_with_what_it_saved_net(world: World, prov
     rest = await world.planner.call("conversation.calls", limit=2, cursor=page["next_cursor"])
     assert len({each["call_id"] for each in (*page["calls"], *rest["calls"])}) == 3
     assert rest["next_cursor"] is None
+
+
+def system_of(form: str, request: Received) -> str:
+    """Return the system text of a request."""
+    given = json.loads(request.body)
+    match form:
+        case "anthropic":
+            return str(given.get("system"))
+        case "openai_chat":
+            return str(given["messages"][0]["content"])
+        case "openai_responses":
+            return str(given.get("instructions"))
+        case _:
+            return str(given.get("systemInstruction", {}).get("parts"))
+
+
+SYSTEMS: list[tuple[str, Any]] = [
+    ("anthropic", None),
+    ("anthropic", {"system": "Be brief."}),
+    ("anthropic", {"system": [{"type": "text", "text": "Be brief."}]}),
+    ("openai_chat", None),
+    ("openai_responses", None),
+    ("openai_responses", {"instructions": "Be brief."}),
+    ("gemini", None),
+    ("gemini", {"systemInstruction": {"parts": [{"text": "Be brief."}]}}),
+]
+
+
+@pytest.mark.parametrize(("form", "system"), SYSTEMS)
+async def test_full_puts_the_layers_in_front_once_and_the_same_later(
+    form: str, system: dict[str, Any] | None, world: World, provider: Upstream
+) -> None:
+    await use_mode(world, "full")
+    await world.admin.call("layer.define", layer="tenant", text="Answer in English.")
+    messages = [user(form, "Why?")]
+    async with proxy(world, provider) as edited:
+        first = system_of(form, await edited.send(form, messages, **(system or {})))
+        await world.admin.call("layer.define", layer="tenant", text="Answer in French.")
+        messages += [called(form, "c1"), returned(form, "c1", "ok")]
+        second = system_of(form, await edited.send(form, messages, **(system or {})))
+        # A conversation that goes on already has no layers put in front.
+        other = [user(form, "And?"), called(form, "c2"), returned(form, "c2", "ok")]
+        received = await edited.send(form, other, **(system or {}))
+    assert "Answer in English." in first
+    assert ("Be brief." in first) == (system is not None)
+    assert first.rfind("Be brief.") in {-1} | set(range(first.find("Answer"), len(first)))
+    assert second == first
+    assert b"Answer in" not in received.body
+
+
+@FORMS
+async def test_full_adds_what_memory_says_to_the_newest_message(form: str, world: World, provider: Upstream) -> None:
+    await use_mode(world, "full")
+    fact = "The staging database of the billing service is called amber-heron."
+    await world.planner.call("memory.set", key="staging", value=fact)
+    await world.index_sessions()
+    question = user(form, "What is the staging database of the billing service called?")
+    async with proxy(world, provider) as edited:
+        first = messages_of(form, await edited.send(form, [question]))
+        assert "amber-heron" in json.dumps(first)
+        assert "Sources: [1] " in json.dumps(first)
+        later = [question, called(form, "c1"), returned(form, "c1", "ok")]
+        assert messages_of(form, await edited.send(form, later))[0] == first[0]
+        unrelated = [user(form, "Tell me a joke about penguins.")]
+        assert messages_of(form, await edited.send(form, unrelated)) == unrelated
+    await use_mode(world, "trim")
+    async with proxy(world, provider) as edited:
+        assert messages_of(form, await edited.send(form, later))[0] == first[0]
+        new = [user(form, "How is the staging database of the billing service called?")]
+        assert messages_of(form, await edited.send(form, new)) == new
+
+
+async def test_full_stops_where_it_makes_a_conversation_dearer(world: World, provider: Upstream) -> None:
+    await use_mode(world, "full")
+    await world.admin.call("layer.define", layer="tenant", text="Answer in English. " * 20)
+    messages = [user("anthropic", "Why?")]
+    for number in range(10):
+        async with proxy(world, provider) as edited:
+            await edited.send("anthropic", messages)
+        messages += [called("anthropic", f"c{number}"), returned("anthropic", f"c{number}", "ok")]
+    fact = "The staging database of the billing service is called amber-heron."
+    await world.planner.call("memory.set", key="staging", value=fact)
+    await world.index_sessions()
+    asked = [*messages, user("anthropic", "What is the staging database of the billing service called?")]
+    async with proxy(world, provider) as edited:
+        received = await edited.send("anthropic", asked)
+    assert b"Answer in English." in received.body
+    assert b"amber-heron" not in received.body
+    calls = (await world.planner.call("conversation.calls"))["calls"]
+    assert all(each["net_savings"] < 0 for each in calls)
+    assert {each["mode"] for each in calls} == {"full", "stopped"}

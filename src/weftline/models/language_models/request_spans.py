@@ -103,12 +103,17 @@ class ToolResult(NamedTuple):
 
 
 class SpannedMessage(NamedTuple):
-    """A message of a request. ``content`` is that of a message of the user: a JSON string, or a list of blocks."""
+    """A message of a request. ``content``: a JSON string, or a list of blocks or parts."""
 
     raw: Raw
     role: str
     is_marked: bool
     content: Raw | None
+
+    @property
+    def texts(self) -> tuple[Raw, ...]:
+        """Return the texts of its content, as JSON strings."""
+        return () if self.content is None else _texts(self.content)
 
 
 class SpannedRequest(NamedTuple):
@@ -140,6 +145,11 @@ class SpannedRequest(NamedTuple):
         if start < 0 or self.body[found] != bytes(raw):
             raise ValueError("a part of a request does not stand in its bytes")
         return found
+
+
+def system_parts(instruction: Raw) -> Raw | None:
+    """Return the parts of a system instruction of Gemini."""
+    return _fields.decode(instruction).get("parts") if _starts(instruction, b"{") else None
 
 
 def read_spans(form: RequestForm, body: bytes) -> SpannedRequest | None:
@@ -265,7 +275,10 @@ def _texts(content: Raw | UnsetType) -> tuple[Raw, ...]:
     return tuple(
         block.text
         for block in _blocks_of(content)
-        if block.type in TEXT_FIELDS and not isinstance(block.text, UnsetType) and _starts(block.text, b'"')
+        # The parts of Gemini have no type.
+        if (block.type is None or block.type in TEXT_FIELDS)
+        and not isinstance(block.text, UnsetType)
+        and _starts(block.text, b'"')
     )
 
 

@@ -8,8 +8,7 @@ import msgspec
 
 from weftline.state.agent_context.inherited_settings import InheritedSettings
 
-# ``observe`` changes nothing, ``trim`` shortens new results of tools, ``full`` also adds layers and what the task needs
-# and compacts.
+# ``observe`` changes nothing, ``trim`` shortens new results of tools, ``full`` also adds layers and what the task needs.
 ProxyMode = Literal["observe", "trim", "full"]
 DEFAULT_MODE: ProxyMode = "trim"
 # Below the size at which coding agents cut files and outputs off themselves.
@@ -27,7 +26,7 @@ class ProxySettings(InheritedSettings, frozen=True, kw_only=True, omit_defaults=
         ProxyMode | None,
         msgspec.Meta(
             description="observe: nothing; trim: shorten new results of tools, the default; full: also add layers and "
-            "what the task needs, and compact."
+            "what the task needs."
         ),
     ] = None
     trim_tokens: Annotated[

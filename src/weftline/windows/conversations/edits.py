@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from weftline.models.language_models.request_spans import ToolResult, system_parts
 from weftline.windows.conversations.handles import named_handles
 
 if TYPE_CHECKING:
@@ -19,19 +20,23 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from weftline.models.language_models.request_spans import SpannedRequest, ToolResult
+    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.request_spans import SpannedRequest
 
 # A result with fewer bytes is not shortened, whatever the settings.
 _MIN_BYTES = 3_000
 _DIGEST_BYTES = 12
+# The anchors of the system text, and of the note that full mode has stopped in a conversation.
+SYSTEM, STOPPED = "system", "stopped"
+_SYSTEM_FIELDS = {"anthropic": "system", "openai_responses": "instructions", "gemini": "systemInstruction"}
 _encode = msgspec.json.Encoder().encode
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is forwarded in place of a part of a request.
 
-    ``texts``: other texts of a result, by their number; ``added``: a text at the end of the last one. ``saved``: tokens
-    that it saves, negative if it adds some. ``handles``: those of whole texts.
+    ``texts``: other texts of a result, by their number; ``added``: a text at the end of the last one, of system text at
+    its beginning. ``saved``: tokens that it saves, negative if it adds some. ``handles``: those of whole texts.
     """
 
     texts: dict[int, str] = {}
@@ -40,11 +45,14 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     handles: tuple[str, ...] = ()
 
 
-class EditableResult(NamedTuple):
-    """A result of a tool that may have an edit, and by what that is found."""
+class EditablePart(NamedTuple):
+    """A part of a request that may have an edit, and by what that is found.
+
+    ``result``: a result of a tool, or the texts of a message of the user as one; None for the system text.
+    """
 
     anchor: str
-    result: ToolResult
+    result: ToolResult | None
     is_new: bool
 
 
@@ -67,7 +75,7 @@ def encode_edit(edit: Edit | None) -> str:
     return "" if edit is None else _encode(edit).decode()
 
 
-def editable_results(request: SpannedRequest) -> list[EditableResult]:
+def editable_results(request: SpannedRequest) -> list[EditablePart]:
     """Return the results that are large enough, or whose calls name a handle.
 
     New are those after the last answer that no cache mark freezes: a mark before the newest message says that the
@@ -82,12 +90,73 @@ def editable_results(request: SpannedRequest) -> list[EditableResult]:
             continue
         digest = _digest(result.call_id.encode(), *(bytes(text) for text in result.texts))
         occurrences[digest] += 1
-        found.append(EditableResult(f"r{digest}.{occurrences[digest]}", result, result.message >= first_new))
+        found.append(EditablePart(f"r{digest}.{occurrences[digest]}", result, result.message >= first_new))
     return found
 
 
-def result_splices(request: SpannedRequest, result: ToolResult, edit: Edit) -> list[Splice]:
-    """Return what an edit changes in a result."""
+def editable_messages(request: SpannedRequest) -> list[EditablePart]:
+    """Return the messages of the user, which memory may be added to; only the newest message may get a new edit."""
+    with_results = {result.message for result in request.results}
+    occurrences: Counter[str] = Counter()
+    found = []
+    for at, message in enumerate(request.messages):
+        texts = message.texts if message.role == "user" and at not in with_results else ()
+        if not texts:
+            continue
+        digest = _digest(*(bytes(text) for text in texts))
+        occurrences[digest] += 1
+        is_new = at == len(request.messages) - 1
+        said = ToolResult(at, "", texts, is_error=False, arguments=b"")
+        found.append(EditablePart(f"m{digest}.{occurrences[digest]}", said, is_new))
+    return found
+
+
+def system_part(request: SpannedRequest) -> EditablePart:
+    """Return the system text, which may get a new edit in the first call of a conversation only."""
+    return EditablePart(SYSTEM, None, request.first_new == 0)
+
+
+def front_splice(request: SpannedRequest, text: str) -> Splice | None:
+    """Return what puts a text in front of the system text, or makes it the system text; None if there is no place."""
+    form, system = request.form, request.system
+    if form == "openai_chat":
+        first = request.messages[0] if request.messages else None
+        if first is None or first.role != "system" or first.content is None:
+            return Splice(_at(request.list_start), _encode({"role": "system", "content": text}) + b",")
+        system = first.content
+    if form == "gemini" and system is not None:
+        system = system_parts(system)
+        if system is None:
+            return None
+    if system is None:
+        # In front of the other fields.
+        start = request.body.find(b"{") + 1
+        return Splice(_at(start), b"%b:%b," % (_encode(_SYSTEM_FIELDS[form]), _encode(_system(form, text))))
+    place = request.span(system).start + 1
+    match bytes(memoryview(system)[:1]):
+        case b'"':
+            return Splice(_at(place), _encode(f"{text}\n\n")[1:-1])
+        case b"[":
+            block = {"text": text} if form == "gemini" else {"type": "text", "text": text}
+            is_empty = not bytes(memoryview(system)[1:-1]).strip()
+            return Splice(_at(place), _encode(block) + (b"" if is_empty else b","))
+        case _:
+            return None
+
+
+def _system(form: RequestForm, text: str) -> object:
+    return {"parts": [{"text": text}]} if form == "gemini" else text
+
+
+def _at(place: int) -> slice:
+    return slice(place, place)
+
+
+def splices_of(request: SpannedRequest, result: ToolResult | None, edit: Edit) -> list[Splice]:
+    """Return what an edit changes in a part."""
+    if result is None:
+        front = front_splice(request, edit.added)
+        return [] if front is None else [front]
     texts = {number: result.texts[number] for number in edit.texts}
     splices = [Splice(request.span(raw), _encode(edit.texts[number])) for number, raw in texts.items()]
     if edit.added:

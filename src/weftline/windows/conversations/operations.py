@@ -48,7 +48,7 @@ class ProxySettingsShown(Response, omit_defaults=False):
     """What the model proxy may change in the calls of an agent.
 
     ``mode`` observe: nothing; trim: results of tools of at least ``trim_tokens`` are shortened; full: also layers and
-    what the task needs are added, and the window is compacted.
+    what the task needs are added.
     """
 
     agent_id: str
