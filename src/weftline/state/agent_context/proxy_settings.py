@@ -8,7 +8,7 @@ import msgspec
 
 from weftline.state.agent_context.inherited_settings import InheritedSettings
 
-# ``observe`` changes nothing, ``trim`` shortens new results of tools, ``full`` also adds layers and what the task needs.
+# ``observe`` changes nothing, ``trim`` shortens new results of tools, ``full`` also adds layers and what a task needs.
 ProxyMode = Literal["observe", "trim", "full"]
 DEFAULT_MODE: ProxyMode = "trim"
 # Below the size at which coding agents cut files and outputs off themselves.
