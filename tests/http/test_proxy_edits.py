@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -259,6 +261,19 @@ async def test_what_cannot_be_read_is_forwarded_as_it_is(world: World, provider:
             assert provider.received[-1].body == body
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_locked_database_changes_nothing(world: World, provider: Upstream) -> None:
+    messages = [user("anthropic", "Why?"), called("anthropic", "c1"), returned("anthropic", "c1", LOG)]
+    async with proxy(world, provider, proxy_wait_ms=200) as edited:
+        with contextlib.closing(sqlite3.connect(world.url, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+            other.execute("ROLLBACK")
+        assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+    async with proxy(world, provider) as edited:
+        assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+
+
 @pytest.mark.parametrize("how", ["fails", "is slow"])
 async def test_a_database_that_fails_or_is_slow_has_a_result_forwarded_whole_for_ever(
     how: str, world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
@@ -295,9 +310,28 @@ async def test_handles_open_for_their_agent_only(world: World, provider: Upstrea
         await world.analysis.call("conversation.open", handle=handle, agent_id="planner")
     opened = await world.admin.call("conversation.open", handle=handle, agent_id="planner")
     assert opened["text"] == LOG
-    for session in (await world.planner.call("session.list", limit=1000))["sessions"]:
-        if "proxy" in session["metadata"]:
-            await world.planner.call("session.delete", session_id=session["id"], force=True)
+
+
+async def test_a_handle_is_closed_by_a_redaction_and_gone_with_its_session(world: World, provider: Upstream) -> None:
+    messages = [user("anthropic", "Why?"), called("anthropic", "c1"), returned("anthropic", "c1", LOG)]
+    async with proxy(world, provider) as edited:
+        short = texts_of("anthropic", messages_of("anthropic", await edited.send("anthropic", messages))[2])
+    (handle,) = {named.handle for named in named_handles(short.encode())}
+    assert (await world.planner.call("conversation.open", handle=handle))["text"] == LOG
+    (session,) = [
+        each
+        for each in (await world.planner.call("session.list", limit=1000))["sessions"]
+        if "proxy" in each["metadata"]
+    ]
+    events = (await world.planner.call("window.events", session_id=session["id"], limit=200))["events"]
+    (event,) = [each for each in events if each["role"] == "tool"]
+    redacted = {"item_id": event["item_id"], "session_id": session["id"], "reason": "secret"}
+    await world.admin.call("records.redact", **redacted, state="removed")
+    with pytest.raises(WeftlineError, match="no result"):
+        await world.planner.call("conversation.open", handle=handle)
+    await world.admin.call("records.redact", **redacted, state="none")
+    assert (await world.planner.call("conversation.open", handle=handle))["text"] == LOG
+    await world.planner.call("session.delete", session_id=session["id"], force=True)
     with pytest.raises(WeftlineError, match="no result"):
         await world.planner.call("conversation.open", handle=handle)
 
@@ -469,3 +503,58 @@ async def test_full_stops_where_it_makes_a_conversation_dearer(world: World, pro
     calls = (await world.planner.call("conversation.calls"))["calls"]
     assert all(each["net_savings"] < 0 for each in calls)
     assert {each["mode"] for each in calls} == {"full", "stopped"}
+
+
+def said(form: str, text: str) -> dict[str, Any]:
+    """Return an answer without a call."""
+    match form:
+        case "gemini":
+            return {"role": "model", "parts": [{"text": text}]}
+        case "openai_responses":
+            return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+        case _:
+            return {"role": "assistant", "content": text}
+
+
+@FORMS
+async def test_full_puts_a_summary_in_the_place_of_the_earliest_messages(
+    form: str, world: World, provider: Upstream
+) -> None:
+    await use_mode(world, "full")
+    messages = [user(form, "We plan the move of the warehouse.")]
+    for number in range(30):
+        text = f"Step {number}: we agreed that team {number} moves on day {number}. " + "It rained a lot. " * 200
+        if number % 3:
+            messages += [said(form, f"Noted {number}."), user(form, text)]
+        else:
+            messages += [called(form, f"c{number}"), returned(form, f"c{number}", text)]
+    async with proxy(world, provider) as edited:
+        assert messages_of(form, await edited.send(form, messages)) == messages
+    (session,) = [
+        each
+        for each in (await world.planner.call("session.list", limit=1000))["sessions"]
+        if "proxy" in each["metadata"]
+    ]
+    compacted = await world.planner.call(
+        "context.compact", session_id=session["id"], keep_recent=10, target=0.1, wait_seconds=60
+    )
+    assert compacted["state"] == "applied"
+    messages += [said(form, "Good."), user(form, "What is next?")]
+    async with proxy(world, provider) as edited:
+        sent = messages_of(form, await edited.send(form, messages))
+    kept = len(sent) - 1
+    assert sent[1:] == messages[-kept:]
+    assert 8 < kept < 40
+    assert "[Weftline: a summary of the earlier part" in json.dumps(sent[0])
+    # No result is parted from its call.
+    ids = {f"c{number}" for number in range(30) if f'"c{number}"' in json.dumps(sent)}
+    assert all(json.dumps(sent).count(f'"{each}"') == 2 for each in ids)
+    await world.admin.call("layer.define", layer="tenant", proxy={"mode": "observe"})
+    messages += [said(form, "The trucks."), user(form, "And then?")]
+    async with proxy(world, provider) as edited:
+        assert messages_of(form, await edited.send(form, messages)) == [*sent, *messages[-2:]]
+        # Another history does not begin with what the summary stands for.
+        other = [user(form, "We plan the move of the warehouse."), *messages[3:]]
+        assert messages_of(form, await edited.send(form, other)) == other
+    calls = (await world.planner.call("conversation.calls"))["calls"]
+    assert any(each["given_tokens"] > each["input_tokens"] + 10_000 for each in calls)

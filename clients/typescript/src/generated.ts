@@ -1672,14 +1672,14 @@ export interface ProxiedCallList {
 }
 /** What the model proxy may change; what is not set here is set for a parent, a team or the tenant. */
 export interface ProxySettings {
-  /** observe: nothing; trim: shorten new results of tools, the default; full: also add layers and what the task needs. */ mode?: "full" | "observe" | "trim" | null;
+  /** observe: nothing; trim: shorten new results of tools, the default; full: also add layers and what the task needs, and compact. */ mode?: "full" | "observe" | "trim" | null;
   /** Tokens from which a result of a tool is shortened; 4000 by default. */ trim_tokens?: number | null;
 }
 /**
  * What the model proxy may change in the calls of an agent.
  *
  * `mode` observe: nothing; trim: results of tools of at least `trim_tokens` are shortened; full: also layers and
- * what the task needs are added.
+ * what the task needs are added, and the window is compacted.
  */
 export interface ProxySettingsShown {
   agent_id: string; mode: "full" | "observe" | "trim"; trim_tokens: number;

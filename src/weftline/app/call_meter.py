@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from weftline.kernel.clock import Clock
     from weftline.kernel.transaction import Transaction
-    from weftline.models.language_models.catalog import Catalog
+    from weftline.models.language_models.catalog import CacheRules, Catalog
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.prices import Prices
     from weftline.models.language_models.usage import Usage
@@ -45,6 +45,9 @@ class CallPrices:
     def __init__(self, catalog: Catalog, prices: Prices) -> None:
         self._catalog = catalog
         self._prices = prices
+
+    def cache_rules(self, model: str) -> CacheRules:
+        return self._catalog.find(model).cache
 
     async def cost(self, model: str, usage: Usage, at: datetime) -> Decimal | None:
         """Return the cost in US dollars; None if the model has no price."""

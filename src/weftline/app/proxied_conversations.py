@@ -106,6 +106,13 @@ class ProxiedConversations:
             everything = tuple(range(len(request.turns)))
             return await recording.run(Placement(Relation.NEW, None, 0, everything), keys)
 
+    def turns_of(self, caller: ChatCaller, form: RequestForm, raws: Sequence[bytes]) -> list[tuple[Turn, ...]]:
+        """Return the turns of messages, those of known ones without parsing; raises InvalidInput."""
+        owner = caller.tenant, caller.agent_id
+        return [
+            self._known.get((*owner, raw_digest(raw))) or tuple(map(turn_of, parse_message(form, raw))) for raw in raws
+        ]
+
     def _read(self, caller: ChatCaller, call: ConversationCall) -> ConversationRequest | None:
         owner = caller.tenant, caller.agent_id
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from weftline.access.sql import AccessStore
+from weftline.history.model import line_name
 from weftline.history.store import LineStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidInput, WeftlineError
@@ -30,6 +31,15 @@ from weftline.models.metering.proxied_calls import EditedTokens, ProxiedCallStor
 from weftline.state.layers.model import TEAM, TENANT
 from weftline.storage.sql.unit_of_work import SystemTransactions
 from weftline.windows.agent_settings import proxy_settings
+from weftline.windows.compaction.sql import CompactionStore
+from weftline.windows.conversations.compacted_prefix import (
+    COMPACTED,
+    MIN_COMPACTED_BYTES,
+    compact_prefix,
+    matching_end,
+    prefix_of,
+    prefix_splice,
+)
 from weftline.windows.conversations.edits import (
     STOPPED,
     Edit,
@@ -45,6 +55,7 @@ from weftline.windows.conversations.handles import named_handles
 from weftline.windows.conversations.recognition import request_keys
 from weftline.windows.conversations.shortening import shorten_result
 from weftline.windows.conversations.sql import ConversationStore, EditStore
+from weftline.windows.model import window_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,11 +64,13 @@ if TYPE_CHECKING:
     from weftline.app.caches import Cache
     from weftline.app.dispatch import CallContext
     from weftline.kernel.identity import Actor
+    from weftline.models.language_models.catalog import CacheRules
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm, Turn
     from weftline.models.language_models.request_spans import SpannedRequest, ToolResult
     from weftline.state.agent_context.proxy_settings import ProxyMode, ResolvedProxy
     from weftline.storage.sql.unit_of_work import Injector
+    from weftline.windows.compaction.sql import AppliedCompaction
     from weftline.windows.conversations.edits import EditablePart, Splice
 
 _log = logging.getLogger("weftline.proxy")
@@ -112,6 +125,7 @@ class _Stores(msgspec.Struct, frozen=True):
     edits: EditStore
     conversations: ConversationStore
     calls: ProxiedCallStore
+    compactions: CompactionStore
     lines: LineStore
     access: AccessStore
 
@@ -253,6 +267,25 @@ class ProxiedEdits:
         found = await self._stores.read(tenant, lambda stores: stores.conversations.find(agent_id, keys, _THREADS))
         return {digest for stored in found for digest in stored.thread.view[: stored.thread.sent]}
 
+    async def read_compaction(self, key: tuple[str, str, str], keys: Sequence[str]) -> AppliedCompaction | None:
+        """Return the compaction in effect on the window of a conversation."""
+        tenant, agent_id, _ = key
+
+        async def read(stores: _Stores) -> AppliedCompaction | None:
+            for each in await stores.conversations.find(agent_id, keys, 1):
+                line_id = line_name(window_line(each.session_id, agent_id), each.branch or None)
+                return await stores.compactions.current(line_id)
+            return None
+
+        return await self._stores.read(tenant, read)
+
+    def turns(self, caller: ChatCaller, request: SpannedRequest) -> list[tuple[Turn, ...]]:
+        raws = [bytes(message.raw) for message in request.messages]
+        return self._app.proxied_conversations.turns_of(caller, request.form, raws)
+
+    def cache_rules(self, model: object) -> CacheRules:
+        return self._app.call_prices.cache_rules(model if isinstance(model, str) else "")
+
     async def store(
         self, key: tuple[str, str, str], edits: Mapping[str, str], outputs: Mapping[str, str]
     ) -> dict[str, str]:
@@ -355,6 +388,8 @@ class _Editing:
         added = [*editable_messages(request), system_part(request)] if self._may_add else []
         self._parts = [*editable_results(request), *added]
         self._held: dict[str, str] = edits.known(self._key, self._anchors)
+        self._caller = caller
+        self._new_prefix = ""
 
     @property
     def mode(self) -> ProxyMode | Literal["stopped"]:
@@ -364,7 +399,8 @@ class _Editing:
     @property
     def _anchors(self) -> list[str]:
         stopped = [STOPPED] if self._settings.mode == "full" else []
-        return [*(each.anchor for each in self._parts), *stopped]
+        is_large = self._may_add and len(self._request.body) >= MIN_COMPACTED_BYTES
+        return [*(each.anchor for each in self._parts), *stopped, *(COMPACTED if is_large else ())]
 
     async def decide(self, sources: _Sources) -> None:
         """Find the stored edits, and make and store those of what is new."""
@@ -374,10 +410,16 @@ class _Editing:
         self._held |= await self._edits.read_edits(self._key, unknown)
         # What is not new was forwarded before: whole, if nothing says otherwise.
         before = {each.anchor: "" for each in self._parts if not each.is_new and each.anchor not in self._held}
+        if self._settings.mode != "full":
+            before |= {name: "" for name in unknown if name in COMPACTED and name not in self._held}
         self._edits.remember(self._key, before)
         new = [each for each in self._parts if each.is_new and each.anchor not in self._held]
-        if not new or self._settings.mode == "observe":
-            return
+        if new and self._settings.mode != "observe":
+            await self._edit_new(new, sources)
+        if self.mode == "full" and self._may_add and len(self._request.body) >= MIN_COMPACTED_BYTES:
+            await self._compact()
+
+    async def _edit_new(self, new: Sequence[EditablePart], sources: _Sources) -> None:
         made: dict[str, Edit | None] = {}
         outputs: dict[str, str] = {}
         for each in new:
@@ -390,14 +432,50 @@ class _Editing:
             stored = {anchor: encode_edit(edit) for anchor, edit in made.items()}
             self._held |= await self._edits.store(self._key, stored, outputs)
 
+    async def _compact(self) -> None:
+        """Put the view of the window's compaction in the place of the messages it covers, if that pays."""
+        held = [edit for name in COMPACTED if (edit := decode_edit(self._held.get(name, ""))) is not None]
+        found = await self._edits.read_compaction(self._key, self._keys)
+        if found is None or len(held) == len(COMPACTED):
+            return
+        source = found.compaction.compaction_id
+        if any(prefix_of(edit).source == source for edit in held):
+            return
+        turns, cache = (
+            self._edits.turns(self._caller, self._request),
+            self._edits.cache_rules(self._request.given.model),
+        )
+        edit = compact_prefix(self._request, turns, found.view, source, cache)
+        if edit is not None:
+            name = COMPACTED[len(held)]
+            self._held |= await self._edits.store(self._key, {name: encode_edit(edit)}, {})
+            self._new_prefix = name
+
+    def _prefix(self) -> tuple[str, Edit, int] | None:
+        """Return the anchor and edit of the latest compaction that the request begins with, and where it ends."""
+        held = {name: edit for name in COMPACTED if (edit := decode_edit(self._held.get(name, ""))) is not None}
+        turns = self._edits.turns(self._caller, self._request) if held else []
+        for name, edit in reversed(held.items()):
+            end = matching_end(self._request, turns, prefix_of(edit))
+            if end:
+                return name, edit, end
+        return None
+
     def result(self) -> EditedRequest:
         """Return the request with its edits; what has none and is new was forwarded whole."""
         splices: list[Splice] = []
         handles: list[str] = []
-        earlier = new = 0
+        earlier = new = rewritten = end = 0
         whole: list[str] = []
+        prefix = self._prefix()
+        if prefix is not None:
+            name, compacted, end = prefix
+            splices.append(prefix_splice(self._request, prefix_of(compacted), end))
+            earlier, rewritten = compacted.saved, compacted.rewritten if name == self._new_prefix else 0
         for each in self._parts:
             edit = decode_edit(self._held.get(each.anchor, ""))
+            if each.result is not None and each.result.message < end:
+                continue
             if edit is not None:
                 splices += splices_of(self._request, each.result, edit)
                 earlier, new = (earlier, new + edit.saved) if each.is_new else (earlier + edit.saved, new)
@@ -408,10 +486,10 @@ class _Editing:
         note = EditNote(
             mode=self.mode,
             conversation=self._key[2],
-            anchors=tuple(each.anchor for each in self._parts),
+            anchors=tuple(self._anchors),
             handles=tuple(dict.fromkeys(handles)),
             whole=tuple(whole),
-            tokens=EditedTokens(earlier, new),
+            tokens=EditedTokens(earlier, new, rewritten),
         )
         return EditedRequest(edited_body(self._request.body, splices) if splices else self._request.body, note)
 

@@ -26,7 +26,7 @@ class ProxySettings(InheritedSettings, frozen=True, kw_only=True, omit_defaults=
         ProxyMode | None,
         msgspec.Meta(
             description="observe: nothing; trim: shorten new results of tools, the default; full: also add layers and "
-            "what the task needs."
+            "what the task needs, and compact."
         ),
     ] = None
     trim_tokens: Annotated[

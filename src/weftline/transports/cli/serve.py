@@ -98,9 +98,9 @@ def proxy(ctx: click.Context, port: int | None, mode: str | None) -> None:
     """Forward the model calls of your agents, and show what each costs.
 
     It prints variables that lead the SDKs of Anthropic, OpenAI and Gemini, and programs that use them, to it. Requests
-    and answers are forwarded byte for byte, to the provider with the key that your program sends; nothing of them is
-    stored. Each call is shown with its tokens, those from the provider's cache and its cost, and metered if the data
-    folder has a database.
+    and answers are forwarded byte for byte, to the provider with the key that your program sends. If the data folder
+    has a database, calls are metered, conversations recorded, and large results of tools shortened, as --mode says.
+    Each call is shown with its tokens, those from the provider's cache, its cost, and what was saved.
     """
     with server_packages("weftline proxy"):
         from weftline.transports.proxy.server import HOST, serve_proxy  # noqa: PLC0415 - help needs no server

@@ -37,7 +37,6 @@ def modelled_costs(
     events: Sequence[WindowEvent], before: CompactedView | None, after: CompactedView, cache: CacheRules
 ) -> CompactionCosts:
     """Return what the expected calls cost: text up to the first difference is read from the cache in both cases."""
-    write, read = max(cache.write_multipliers.values(), default=1.0), cache.read_multiplier
     old, new = (_parts(events, view) for view in (before, after))
     same = 0
     for one, other in zip(old, new, strict=False):
@@ -45,6 +44,12 @@ def modelled_costs(
             break
         same += one[1]
     old_tokens, new_tokens = (sum(tokens for _, tokens in parts) for parts in (old, new))
+    return costs_of(same, old_tokens, new_tokens, cache)
+
+
+def costs_of(same: int, old_tokens: int, new_tokens: int, cache: CacheRules) -> CompactionCosts:
+    """Return what the expected calls cost with so many tokens, of which the first ``same`` are the same."""
+    write, read = max(cache.write_multipliers.values(), default=1.0), cache.read_multiplier
     first = same * read + (new_tokens - same) * write
     return CompactionCosts(
         unchanged=EXPECTED_CALLS * old_tokens * read, compacted=first + (EXPECTED_CALLS - 1) * new_tokens * read

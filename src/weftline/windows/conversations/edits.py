@@ -37,12 +37,15 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``texts``: other texts of a result, by their number; ``added``: a text at the end of the last one, of system text at
     its beginning. ``saved``: tokens that it saves, negative if it adds some. ``handles``: those of whole texts.
+    ``prefix``: what stands for the first messages, as JSON; ``rewritten``: tokens behind it that lose their cache.
     """
 
     texts: dict[int, str] = {}
     added: str = ""
     saved: int = 0
     handles: tuple[str, ...] = ()
+    prefix: str = ""
+    rewritten: int = 0
 
 
 class EditablePart(NamedTuple):

@@ -48,7 +48,7 @@ class ProxySettingsShown(Response, omit_defaults=False):
     """What the model proxy may change in the calls of an agent.
 
     ``mode`` observe: nothing; trim: results of tools of at least ``trim_tokens`` are shortened; full: also layers and
-    what the task needs are added.
+    what the task needs are added, and the window is compacted.
     """
 
     agent_id: str
@@ -57,7 +57,7 @@ class ProxySettingsShown(Response, omit_defaults=False):
 
 
 class OutputNotFound(NotFound):
-    """None of the agent's shortened results has this handle, or its conversation was deleted."""
+    """None of the agent's shortened results has this handle, or its conversation was deleted or redacted."""
 
     code = "OUTPUT_NOT_FOUND"
     hint = "Use a handle such as wl-7f3a9c2e41d0b865 from the end of a shortened result, in the name of its agent."

@@ -48,7 +48,10 @@ VALUES ($1, $2, $3, $4, $5, '', $6) ON CONFLICT DO NOTHING
 """
 _FIND_OUTPUTS = """
 SELECT handle, content FROM proxied_outputs
-WHERE tenant = $1 AND agent_id = $2 AND handle {among_texts}$3{end_among_texts}
+WHERE tenant = $1 AND agent_id = $2 AND handle {among_texts}$3{end_among_texts} AND NOT EXISTS (
+    SELECT 1 FROM redactions r
+    WHERE r.tenant = $1 AND r.session_id = proxied_outputs.session_id AND r.state <> 'none'
+      AND r.redacted_at >= created_at)
 """
 _ADOPT_EDITS = """
 UPDATE proxied_edits SET session_id = $1
@@ -123,7 +126,10 @@ class EditStore(SqlStore):
         )
 
     async def outputs(self, agent_id: str, handles: Iterable[str]) -> dict[str, str]:
-        """Return the whole texts of an agent with these handles."""
+        """Return the whole texts of an agent with these handles.
+
+        None of a session in which anything was redacted since: a text may hold it, in parts.
+        """
         rows = await self._tx.all(_FIND_OUTPUTS, self._tenant, agent_id, _encode([*handles]).decode())
         return {str(handle): bytes(content).decode() for handle, content in rows}
 
