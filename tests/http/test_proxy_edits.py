@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sqlite3
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from support.http_server import served
@@ -265,7 +265,7 @@ async def test_what_cannot_be_read_is_forwarded_as_it_is(world: World, provider:
 async def test_a_locked_database_changes_nothing(world: World, provider: Upstream) -> None:
     messages = [user("anthropic", "Why?"), called("anthropic", "c1"), returned("anthropic", "c1", LOG)]
     async with proxy(world, provider, proxy_wait_ms=200) as edited:
-        with contextlib.closing(sqlite3.connect(world.url, isolation_level=None)) as other:
+        with contextlib.closing(apsw.Connection(world.url)) as other:
             other.execute("BEGIN IMMEDIATE")
             assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
             other.execute("ROLLBACK")
