@@ -48,10 +48,18 @@ class Bridge:
     ``failures``: the latest errors of Weftline that the agent was spared.
     """
 
-    def __init__(self, weftline: Operations | SyncOperations, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        weftline: Operations | SyncOperations,
+        *,
+        strict: bool = False,
+        raised: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Bridge to a client; errors that are ``raised`` are answers of the adapter, and never replaced."""
         # Typed as blocking, since steps receive responses.
         self.weftline = cast("SyncOperations", weftline)
         self.strict = strict
+        self._raised = raised
         self.failures: deque[Exception] = deque(maxlen=_KEPT_FAILURES)
         self._is_blocking = isinstance(weftline, SyncOperations)
         self._loop = _running_loop()
@@ -89,7 +97,7 @@ class Bridge:
         try:
             return (yield from steps)
         except Exception as error:
-            if self.strict:
+            if self.strict or isinstance(error, self._raised):
                 raise
             self.note(error)
             return instead()
