@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import random
 import re
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
@@ -49,7 +49,16 @@ _TASK = "Continue."
 _SENTENCE_END = re.compile(r"(?<=[.!?\u2026])\s+")
 _RANDOM_NUMBER = 33
 _DIGITS = 3
-_count = TokenizerRegistry().named("o200k_base")
+
+
+@cache
+def _tokenizer() -> Callable[[str], int]:
+    # Its vocabulary takes seconds to load.
+    return TokenizerRegistry().named("o200k_base")
+
+
+def _count(text: str) -> int:
+    return _tokenizer()(text)
 
 
 class StatedConversation(NamedTuple):

@@ -195,7 +195,8 @@ async def test_a_refused_push_uploads_nothing(world: World) -> None:
         (world.planner.at(small), {"if_version": 1}, "CONTEXT_LIMIT_EXCEEDED"),
     ]:
         with refused(code):
-            await push(agent, knowledge_entry("a", "x" * 2_000_000), **what)
+            # Larger than the limit of the small app.
+            await push(agent, knowledge_entry("a", "x" * 1_100_000), **what)
     assert (files(world), await states(world)) == ([], [])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,22 +104,21 @@ async def test_read_access_is_not_write_access(filled: World) -> None:
     assert entries(await pull(filled.planner))["secret"] == SECRET
 
 
-@pytest.mark.parametrize(
-    "line_id",
-    [
-        *("context:", "context::", "context:planner:", "context:planner:nothing", "context:planner:definition"),
-        *(
-            "context:planner:conversation_context",
-            "context:planner:learned_knowledge:w",
-            "agent:",
-            "agent:planner:role",
-        ),
-        *("agent:planner@try", "context:planner@", "context:planner@a@b", "context:../planner", "context:%70lanner"),
-        *("context:planner:learned_knowledge@never", "context:nobody", "agent:nobody", "Context:planner"),
-    ],
+INVALID_LINES = (
+    *("context:", "context::", "context:planner:", "context:planner:nothing", "context:planner:definition"),
+    *(
+        "context:planner:conversation_context",
+        "context:planner:learned_knowledge:w",
+        "agent:",
+        "agent:planner:role",
+    ),
+    *("agent:planner@try", "context:planner@", "context:planner@a@b", "context:../planner", "context:%70lanner"),
+    *("context:planner:learned_knowledge@never", "context:nobody", "agent:nobody", "Context:planner"),
 )
-async def test_an_invalid_line_id_is_not_found(filled: World, line_id: str) -> None:
-    for caller in (filled.admin, filled.planner):
+
+
+async def test_an_invalid_line_id_is_not_found(filled: World) -> None:
+    for line_id, caller in product(INVALID_LINES, (filled.admin, filled.planner)):
         for answer in await outcomes(caller, line_id):
             assert answer in {"CONTEXT_NOT_FOUND", "INVALID_INPUT_FORMAT", "SELF_MODIFICATION"}, line_id
     await pull(filled.planner)

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,12 +49,13 @@ def shared_examples_world(
     runner.run(world.close())
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-async def test_any_json_value_round_trips_with_its_type(world: World, value: Any) -> None:
-    await world.planner.remember("k", value, metadata={"of": value} if value != nested(32) else None)
-    found = await world.planner.recall("k")
-    assert typed(found["value"]) == typed(value)
-    assert typed(found["metadata"]) == typed({"of": value} if value != nested(32) else {})
+async def test_any_json_value_round_trips_with_its_type(world: World) -> None:
+    for number, value in enumerate(VALUES):
+        await world.planner.remember(f"k{number}", value, metadata={"of": value} if value != nested(32) else None)
+    for number, value in enumerate(VALUES):
+        found = await world.planner.recall(f"k{number}")
+        assert typed(found["value"]) == typed(value)
+        assert typed(found["metadata"]) == typed({"of": value} if value != nested(32) else {})
 
 
 @shared_world(40)
@@ -227,48 +227,47 @@ async def test_a_key_may_have_slashes_colons_and_dots(world: World, key: str) ->
         await world.planner.call("memory.get", key=key)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"key": "", "value": 1},
-        {"key": "a b", "value": 1},
-        {"key": ".a", "value": 1},
-        {"key": "a/", "value": 1},
-        {"key": "/a", "value": 1},
-        {"key": "a//b", "value": 1},
-        {"key": "a/../b", "value": 1},
-        {"key": "a\n", "value": 1},
-        {"key": "é", "value": 1},
-        {"key": "a" * 256, "value": 1},
-        {"key": "a"},
-        {"key": "a", "value": "\ud800"},
-        {"key": "a", "value": {"\udfff": 1}},
-        {"key": "a", "value": float("nan")},
-        {"key": "a", "value": [[float("-inf")]]},
-        {"key": "a", "value": {1: 2}},
-        {"key": "a", "value": {1, 2}},
-        {"key": "a", "value": nested(33)},
-        {"key": "a", "value": nested(500)},
-        {"key": "a", "value": 1, "metadata": []},
-        {"key": "a", "value": 1, "metadata": {"a": nested(32)}},
-        {"key": "a", "value": 1, "metadata": {"a": "x" * 70_000}},
-        {"key": "a", "value": 1, "metadata": {"a": float("nan")}},
-        {"key": "a", "value": 1, "expires_in": 0},
-        {"key": "a", "value": 1, "expires_in": 31_536_001},
-        {"key": "a", "value": 1, "expires_in": 1.5},
-        {"key": "a", "value": 1, "expires_in": "60"},
-        {"key": "a", "value": 1, "overwrite": 1},
-        {"key": "a", "value": 1, "if_version": -1},
-        {"key": "a", "value": 1, "session_id": 5},
-        {"key": "a", "value": 1, "agent_id": "analysis"},
-        {"key": "a", "value": 1, "owner": "analysis"},
-    ],
-    ids=lambda raw: msgspec.json.encode(repr(raw)[:60]).decode(),
+INVALID_REQUESTS: tuple[dict[str, Any], ...] = (
+    {"key": "", "value": 1},
+    {"key": "a b", "value": 1},
+    {"key": ".a", "value": 1},
+    {"key": "a/", "value": 1},
+    {"key": "/a", "value": 1},
+    {"key": "a//b", "value": 1},
+    {"key": "a/../b", "value": 1},
+    {"key": "a\n", "value": 1},
+    {"key": "é", "value": 1},
+    {"key": "a" * 256, "value": 1},
+    {"key": "a"},
+    {"key": "a", "value": "\ud800"},
+    {"key": "a", "value": {"\udfff": 1}},
+    {"key": "a", "value": float("nan")},
+    {"key": "a", "value": [[float("-inf")]]},
+    {"key": "a", "value": {1: 2}},
+    {"key": "a", "value": {1, 2}},
+    {"key": "a", "value": nested(33)},
+    {"key": "a", "value": nested(500)},
+    {"key": "a", "value": 1, "metadata": []},
+    {"key": "a", "value": 1, "metadata": {"a": nested(32)}},
+    {"key": "a", "value": 1, "metadata": {"a": "x" * 70_000}},
+    {"key": "a", "value": 1, "metadata": {"a": float("nan")}},
+    {"key": "a", "value": 1, "expires_in": 0},
+    {"key": "a", "value": 1, "expires_in": 31_536_001},
+    {"key": "a", "value": 1, "expires_in": 1.5},
+    {"key": "a", "value": 1, "expires_in": "60"},
+    {"key": "a", "value": 1, "overwrite": 1},
+    {"key": "a", "value": 1, "if_version": -1},
+    {"key": "a", "value": 1, "session_id": 5},
+    {"key": "a", "value": 1, "agent_id": "analysis"},
+    {"key": "a", "value": 1, "owner": "analysis"},
 )
-async def test_invalid_requests_are_refused_and_change_nothing(world: World, raw: dict[str, Any]) -> None:
-    with refused("INVALID_INPUT_FORMAT"):
-        await world.planner.call("memory.set", **raw)
-    assert await world.planner.memory_keys() == []
+
+
+async def test_invalid_requests_are_refused_and_change_nothing(world: World) -> None:
+    for raw in INVALID_REQUESTS:
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.planner.call("memory.set", **raw)
+        assert await world.planner.memory_keys() == [], raw
 
 
 async def test_integral_floats_are_accepted_as_ttl_and_kept_as_values(world: World) -> None:

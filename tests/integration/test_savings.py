@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.assemblies import add_documents, assemble, ingest, receipt
 from support.compactions import apply_view, summary_of
-from support.full_run import examples
+from support.full_run import FULL, examples
 from support.world import SESSION
 from weftline.windows.compaction.model import CompactedView, ShortenedEvent
 
@@ -111,7 +111,7 @@ def quoted_turns(answer: dict[str, Any]) -> frozenset[str]:
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None, phases=PHASES
 )
 @example(junk=LARGE_JUNK, kind="documents", task=TASK, budget=1_200, min_score=None)
-@example(junk=LARGE_JUNK, kind="messages", task=TASK, budget=1_200, min_score=0.7)
+@(example(junk=LARGE_JUNK, kind="messages", task=TASK, budget=1_200, min_score=0.7) if FULL else lambda test: test)
 @given(
     junk=JUNK,
     kind=st.sampled_from(["documents", "messages"]),

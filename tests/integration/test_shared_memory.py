@@ -283,7 +283,7 @@ async def test_retention_and_limits_hold_for_shared_memory(team: World) -> None:
     assert await read(team.review) == {"tone": "brief"}
     await team.admin.call("history.prune", context_id=f"{TEAM}:work_artifacts")
     small = await team.another_app(context_limit_mb=1)
-    large = knowledge_entry("big", "x" * 2_000_000)
+    large = knowledge_entry("big", "x" * 1_100_000)
     assert await outcome(push(team.analysis.at(small), large, owner=TEAM, if_version=3)) == "CONTEXT_LIMIT_EXCEEDED"
 
 

@@ -8,5 +8,5 @@ FULL = os.environ.get("WEFTLINE_TESTS") == "full"
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis tries: ``count`` in a full run, a quarter of them otherwise."""
-    return count if FULL else max(count // 4, 3)
+    """Return how many examples Hypothesis tries: ``count`` in a full run, an eighth of them otherwise."""
+    return count if FULL else max(count // 8, 3)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from support.full_run import FULL
 from support.processor_time import at_most
 from weftline.history.conflicts import last_change
 from weftline.history.model import Change, ChangeKind, ChangeMeta, Version
@@ -68,7 +69,7 @@ def test_words_of_a_long_paragraph_are_shown_with_a_few_around_them() -> None:
 @pytest.mark.parametrize("alphabet", ["a", "ab", "abcdefghijklmnop"])
 def test_large_texts_are_compared_within_the_budget(alphabet: str, *, words: bool) -> None:
     random = Random(2)
-    texts = ["\n".join(random.choice(alphabet) for _ in range(100_000)) for _ in range(2)]
+    texts = ["\n".join(random.choice(alphabet) for _ in range(100_000 if FULL else 30_000)) for _ in range(2)]
     left = budget()
     with at_most(20):
         made = text_diff(texts[0], texts[1][:-2], left, words=words)

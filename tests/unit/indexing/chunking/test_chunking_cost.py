@@ -39,7 +39,7 @@ SHAPES = (
 )  # fmt: skip
 
 
-SIZES = (10_000, 50_000) if FULL else (16_000,)
+SIZES = (10_000, 50_000) if FULL else (8_000,)
 
 
 def text_of_length(shape: tuple[str, str, str], length: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.full_run import examples
+from support.full_run import FULL, examples
 from weftline.indexing.text_analysis import terms
 from weftline.models.language_models.answers import MAX_ANSWER, CalledTool, ModelAnswer
 from weftline.prompts.efficiency import features
@@ -233,12 +233,15 @@ def test_the_largest_answers_and_prompts_are_read_once(answer: str, monkeypatch:
         return terms(text)
 
     monkeypatch.setattr(features, "terms", counted)
-    items = [item(f"i{place}", f"{CACHE.text} {place % 5_000}", name=f"n-{place}") for place in range(10_000)]
+    different = 5_000 if FULL else 1_000
+    items = [
+        item(f"i{place}", f"{CACHE.text} {place % different}", name=f"n-{place}") for place in range(2 * different)
+    ]
     found, said = prompt(*items), ModelAnswer(answer)
     compared = compare(found, said)
     assert len(item_uses(found, said, compared)) == len(items)
     characters = sum(len(text) * times for text, times in read.items())
-    assert characters <= len(said.written) + len(TASK) + sum(len(each.text) for each in items[:5_000])
+    assert characters <= len(said.written) + len(TASK) + sum(len(each.text) for each in items[:different])
     assert len(answer_parts(TASK, said)) <= 4
     assert all(len(part) <= 2 * PART_CHARACTERS for part in answer_parts(TASK, said))
     assert len(in_doubt(compared)) <= 16
