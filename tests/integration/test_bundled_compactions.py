@@ -13,7 +13,7 @@ from support.world import SESSION
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-09")]
+pytestmark = pytest.mark.req("AC-09")
 
 TYPES = ("context_compaction", "context_summary")
 

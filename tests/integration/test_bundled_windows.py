@@ -13,7 +13,7 @@ from support.world import SESSION
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-14")]
+pytestmark = pytest.mark.req("AC-14")
 LONG = "the crane at pier nine was moved to the east basin. " * 400
 LINE = f"window:{SESSION}:planner"
 

@@ -13,7 +13,7 @@ from weftline.kernel.errors import WeftlineError
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-17")]
+pytestmark = pytest.mark.req("AC-17")
 
 ALL = ["turn", "task", "tool_invocation"]
 CALL = {"call_id": "c1", "name": "berths", "arguments": '{"port":"Odda"}'}

@@ -14,7 +14,7 @@ from support.world import SESSION, refused
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-L1")]
+pytestmark = pytest.mark.req("CE-L1")
 LINE = f"window:{SESSION}:analysis"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.world import World
     from weftline.records.model import Record
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-14")]
+pytestmark = pytest.mark.req("AC-14")
 
 _encode = msgspec.json.Encoder().encode
 FORMS = ("ndjson", "json", "prov")

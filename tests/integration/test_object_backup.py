@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.databases import new_postgres_database
+from support.full_run import FULL
 from support.jobs import sweep_objects
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import refused
@@ -173,9 +174,9 @@ async def places(request: pytest.FixtureRequest, tmp_path: Path, clock: FrozenCl
         await database.close()
 
 
-@pytest.fixture(params=["sqlite folder", "postgres folder"])
+@pytest.fixture(params=["sqlite folder", "postgres folder"] if FULL else ["sqlite folder"])
 async def source(request: pytest.FixtureRequest, places: Places) -> Installation:
-    """Return an installation with an object folder, on each database."""
+    """Return an installation with an object folder, in a full run on each database."""
     source = await places.installation("source", request.param)
     await source.create_tenants("acme")
     return source

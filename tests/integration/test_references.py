@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from support.world import Caller, World
     from weftline.search.references import RecentItem, Reference
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F14")]
+pytestmark = pytest.mark.req("CE-F14")
 
 
 async def resolved(caller: Caller, query: str, **how: Any) -> list[tuple[str, str]]:
