@@ -262,9 +262,7 @@ VALID: dict[str, dict[str, Any]] = {
     "tools.describe": {"name": "context_history.log"},
 }
 # Text that no name may contain.
-HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 100_000, "' OR 1=1 --", "%", "{}")
-# Longer than any text may be.
-LONGEST = "x" * 2_000_000
+HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_000, "' OR 1=1 --", "%", "{}")
 # Fields that take any text, which is only compared or stored.
 FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender", "reason", "contains"}
 FREE_TEXT |= {"question", "needed_for"}
@@ -344,7 +342,7 @@ async def expect_malformed_requests_are_refused(filled: World, name: str) -> Non
 
 async def expect_free_text_is_accepted_or_refused(filled: World, name: str) -> None:
     for field in FREE_TEXT.intersection(OPERATIONS[name].request.__struct_fields__):
-        for text in (*HOSTILE, LONGEST):
+        for text in HOSTILE:
             await expect_refusal(filled, name, {**VALID[name], field: text}, must=False)
 
 
