@@ -36,6 +36,7 @@ NAMES = (
     "efficiency_cost",
     "metering",
     "proxy",
+    "proxy_cache",
     "compaction",
     "recommendations",
     "assembly_postgres",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from random import Random
 from statistics import median, quantiles
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -83,9 +84,8 @@ async def _of_mode(
                 for callers in (1, _CALLERS):
                     label = f"{mode}.{name}.{callers}_callers"
                     agents = [_Agent(f"{label}-{number}", size) for number in range(callers)]
-                    headers = {"x_delay": str(thinking_ms)} if callers > 1 else {}
-                    each = max(calls // callers, 3)
-                    middle, high = await _added(proxy, provider, agents, headers, rounds, each)
+                    delay = thinking_ms if callers > 1 else 0
+                    middle, high = await _added(proxy, provider, agents, delay, rounds, max(calls // callers, 3))
                     median_ms, p95_ms = _LIMITS[mode]
                     rows += [
                         limited(f"proxy.added.{label}.p50", middle, "ms", below=median_ms),
@@ -95,16 +95,17 @@ async def _of_mode(
 
 
 async def _added(
-    proxy: Served, provider: Served, agents: Sequence[_Agent], headers: dict[str, str], rounds: int, calls: int
+    proxy: Served, provider: Served, agents: Sequence[_Agent], delay_ms: int, rounds: int, calls: int
 ) -> tuple[float, float]:
     """Return by how much the median and the 95th of 100 calls are later than without the proxy."""
     added: list[tuple[float, float]] = []
+    headers = {"x_delay": str(delay_ms)}
     for number in range(rounds + 1):
         asked = [[agent.next() for _ in range(calls)] for agent in agents]
         sent = [[_call(f"/anthropic{_PATH}", body, **headers) for body in bodies] for bodies in asked]
-        with_proxy = _percentiles(await _new_times(proxy, sent))
+        with_proxy = _percentiles(await _new_times(proxy, sent, delay_ms))
         sent = [[_call(_PATH, body, **headers) for body in bodies] for bodies in asked]
-        without = _percentiles(await _new_times(provider, sent))
+        without = _percentiles(await _new_times(provider, sent, delay_ms))
         # The first round opens conversations and connections.
         if number:
             added.append((with_proxy[0] - without[0], with_proxy[1] - without[1]))
@@ -186,20 +187,24 @@ def _call(path: str, body: dict[str, Any], **headers: str) -> bytes:
     return request("POST", path, "sk", body, **headers)
 
 
-async def _new_times(served: Served, prepared: Sequence[Sequence[bytes]]) -> list[float]:
+async def _new_times(served: Served, prepared: Sequence[Sequence[bytes]], spread_ms: int) -> list[float]:
     """Return the milliseconds of calls on new connections: others were idle while the requests were prepared."""
     connections = await connect(served.port, len(prepared))
-    taken = await _times(connections, prepared)
+    taken = await _times(connections, prepared, spread_ms)
     for connection in connections:
         await connection.close()
     return taken
 
 
-async def _times(connections: Sequence[Connection], prepared: Sequence[Sequence[bytes]]) -> list[float]:
-    """Return the milliseconds of calls, one after the other on each connection."""
+async def _times(
+    connections: Sequence[Connection], prepared: Sequence[Sequence[bytes]], spread_ms: int = 0
+) -> list[float]:
+    """Return the milliseconds of calls, one after the other on each connection; their starts are spread over a time."""
+    random = Random(1)
 
     async def ask(connection: Connection, calls: Sequence[bytes]) -> list[float]:
         taken = []
+        await asyncio.sleep(random.random() * spread_ms / _MILLIS)
         for call in calls:
             started = perf_counter()
             await connection.ask(call)
