@@ -2,8 +2,9 @@
 
 Each loop is a program that sends its whole conversation with every call, with cache marks where coding agents set them:
 after the tools, the system text and the last two turns. Tools return logs, listings, tables and files of 100 to 20,000
-tokens. What the proxy forwards in each mode, and what the program sent, go through the same simulator. Money is that of
-all calls of a loop; the ratio of the dearest loop is reported, so none is hidden by others.
+tokens. Conversations are recorded as they are behind the proxy, so that their windows can be compacted. What the proxy
+forwards in each mode, and what the program sent, go through the same simulator. Money is that of all calls of a loop;
+the ratio of the dearest loop is reported, so none is hidden by others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Baseline, Row
 from benchmarks.servers import ADMIN, TENANT, folder, open_app
 from benchmarks.wire import run_async
+from weftline.app.proxied_conversations import ConversationCall
 from weftline.app.proxied_edits import GivenRequest
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.chat_model import ChatCaller
@@ -37,7 +39,7 @@ _MODELS: dict[str, tuple[str, WireForm]] = {
 }
 _MODES: tuple[ProxyMode, ...] = ("trim", "full")
 _CALLS = (35, 60, 120)
-_LOOPS = 4
+_LOOPS = 2
 _SECONDS, _ANSWER_TOKENS = 20, 300
 # What tools return, in tokens, about.
 _SIZES = (120, 300, 700, 250, 1_500, 5_000, 400, 150, 12_000, 900, 20_000, 350)
@@ -88,8 +90,10 @@ async def _replay(app: App, model: str, form: WireForm, count: int, random: Rand
     for number, body in enumerate(_loop(form, model, count, random)):
         request = GivenRequest(request_form, headers, json.dumps(body).encode())
         edited = await app.proxied_edits.edit(caller, ADMIN, request, _EDIT_SECONDS)
+        call = ConversationCall(request_form, request.body, headers, b"", is_stream=False, at=app.clock.now())
+        session_id = await app.proxied_conversations.record(caller, ADMIN, call)
         if edited.note is not None:
-            await app.proxied_edits.note(caller, edited.note, "")
+            await app.proxied_edits.note(caller, edited.note, session_id)
         forwarded.call(form, json.loads(edited.body), number * _SECONDS, _ANSWER_TOKENS)
         sent.call(form, body, number * _SECONDS, _ANSWER_TOKENS)
     return forwarded, sent
