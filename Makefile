@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, clients, typescript, screenshots, docs, house, package.
+# The others: make test-full, check, bench, evals, validate, conformance, adapters, clients, typescript, screenshots, docs, house, package.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package lock clean
+.PHONY: adapters canary help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -93,6 +93,10 @@ typescript: $(VENV)/.development
 clients: $(VENV)/.development
 	$(BIN)/python scripts/model_clients.py $(ARGS)
 
+# Adapters for frameworks that are too large for every set-up. Part of conformance; skipped where one cannot be installed.
+adapters: $(VENV)/.development
+	$(BIN)/python scripts/large_adapters.py
+
 docs: $(VENV)/.development
 	$(BIN)/python scripts/generate.py
 
@@ -113,4 +117,4 @@ lock:
 	rm -rf .lock-venv
 
 clean:
-	rm -rf $(VENV) .node clients/typescript/node_modules clients/typescript/dist .bench-* .results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .frameworks .node clients/typescript/node_modules clients/typescript/dist .bench-* .results .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -33,8 +33,10 @@ _PUBLIC = ("weftline.kernel.", "weftline.settings", *(f"weftline.{room}." for ro
 def all_errors() -> list[type[WeftlineError]]:
     """Return every error that a call can end with, by code."""
     for module in pkgutil.walk_packages(weftline.__path__, "weftline."):
-        # Importing a __main__ module would run it; weftline.errors reads the index that is written from this.
-        if not module.name.endswith("__main__") and module.name != "weftline.errors":
+        # Importing a __main__ module would run it; weftline.errors reads the index that is written from this; adapters
+        # need frameworks, and have no errors of their own.
+        unread = module.name.endswith("__main__") or module.name == "weftline.errors" or ".adapters." in module.name
+        if not unread:
             importlib.import_module(module.name)
     answered = (error for error in _below(WeftlineError) if "code" in vars(error) or error is InternalError)
     return sorted(answered, key=lambda error: error.code)

@@ -48,7 +48,8 @@ IMPORT_ALL = """
 import importlib, json, pkgutil, sys, weftline
 failed = []
 for module in pkgutil.walk_packages(weftline.__path__, "weftline."):
-    if module.name.startswith("weftline.testing.") or module.name.endswith("__main__"):
+    # Adapters need the frameworks that they are for.
+    if module.name.startswith(("weftline.testing.", "weftline.adapters.")) or module.name.endswith("__main__"):
         continue
     try:
         importlib.import_module(module.name)
@@ -59,10 +60,10 @@ print(json.dumps({"failed": failed, "weftline": weftline.__file__, "path": sys.p
 
 
 def imported_modules() -> set[str]:
-    """Return the top-level modules that Weftline imports, those for its tests aside."""
+    """Return the top-level modules that Weftline imports, those for its tests and of frameworks aside."""
     names: set[str] = set()
     for path in SOURCE.rglob("*.py"):
-        if not path.is_relative_to(SOURCE / "testing"):
+        if not any(path.is_relative_to(SOURCE / folder) for folder in ("testing", "adapters")):
             names |= {first or second for first, second in IMPORT.findall(path.read_text("utf-8"))}
     # The modules of the worker import each other as scripts do.
     in_worker = {path.stem for path in (SOURCE / "providers" / "workers" / "tasks").glob("*.py")}

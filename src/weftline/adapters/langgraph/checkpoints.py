@@ -11,7 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.adapters.bridge import Bridge, missing_framework, with_and_without_await
-from weftline.adapters.langgraph.threads import Threads, pack, unpack
+from weftline.adapters.langgraph.threads import Threads
+from weftline.adapters.packed import pack, unpack
 
 try:
     from langgraph.checkpoint.base import (

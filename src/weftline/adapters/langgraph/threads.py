@@ -2,20 +2,17 @@
 
 Old versions do not count as content of the board, so a thread may have thousands of checkpoints. Values are documents
 as the saver makes them, with an ``id``, a namespace ``ns`` and a ``run_id``.
-
-Bytes are lists of integers: every text is scanned for attacks before it is stored, which takes five times as long for
-base64, and finds nothing in it.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.adapters.keys import session_name
+from weftline.adapters.packed import pack, unpack
 from weftline.errors import (
     BranchNotFound,
     ContentBlocked,
@@ -40,8 +37,6 @@ _STATE, _WRITES, _REMOVED = "state", "writes", "removed_runs"
 # The writes of a few checkpoints stay in one value: those of the last one may arrive after the next one.
 _CHECKPOINTS_WITH_WRITES = 3
 _PAGE = 200
-# Python converts integers of up to 4,300 digits to text.
-_PACKED_BYTES = 1_000
 # As much as the largest plan allows; the error of a smaller one says what it allows.
 _LIMITS = {"max_value_tokens": 300_000, "max_total_tokens": 1_000_000, "keep_versions": 10_000}
 
@@ -269,19 +264,6 @@ class Threads:
             after = page.next_after
             if after is None:
                 return found
-
-
-def pack(content: bytes) -> list[int]:
-    """Return bytes, compressed, as they are stored."""
-    compressed = zlib.compress(content)
-    # A leading one keeps zeros at the beginning of a part.
-    parts = (compressed[at : at + _PACKED_BYTES] for at in range(0, len(compressed), _PACKED_BYTES))
-    return [int.from_bytes(b"\1" + part) for part in parts]
-
-
-def unpack(packed: list[int]) -> bytes:
-    """Return the bytes that were packed."""
-    return zlib.decompress(b"".join(each.to_bytes((each.bit_length() + 7) // 8)[1:] for each in packed))
 
 
 def _rows(packed: list[int] | None) -> list[Write]:
