@@ -83,6 +83,16 @@ from weftline.prompts.assembly.receipts import ReceiptNotFound, ReceiptPruned
 from weftline.prompts.assembly.sent_prompt import PromptAltered
 from weftline.prompts.assembly.usage_report import UsageConflict
 from weftline.prompts.assembly.validate_operation import PromptOutdated
+from weftline.prompts.gateway.model import (
+    CommandsNotAllowed,
+    GatewayServerExists,
+    GatewayServerFailed,
+    GatewayServerNotFound,
+    GatewayToolHeld,
+    GatewayToolNotFound,
+    ResultWithheld,
+    SecretNotSealed,
+)
 from weftline.prompts.tools.model import RuntimeTool, ToolNameTaken, ToolNotRegistered, UnknownTool
 from weftline.records.vocabulary import IllegalTransition
 from weftline.safety.approvals.model import (
@@ -169,6 +179,7 @@ __all__ = [
     "CallNotHoldable",
     "ChatModelError",
     "ChunkNotFound",
+    "CommandsNotAllowed",
     "CompactionNotFound",
     "CompactionNotHeld",
     "Conflict",
@@ -199,6 +210,11 @@ __all__ = [
     "EventsHeld",
     "FolderRefused",
     "Forbidden",
+    "GatewayServerExists",
+    "GatewayServerFailed",
+    "GatewayServerNotFound",
+    "GatewayToolHeld",
+    "GatewayToolNotFound",
     "GuardrailApproval",
     "GuardrailViolation",
     "HistoryNotKept",
@@ -254,9 +270,11 @@ __all__ = [
     "RecordExists",
     "RecordNotFound",
     "Rejected",
+    "ResultWithheld",
     "ReviewClosed",
     "ReviewNotFound",
     "RuntimeTool",
+    "SecretNotSealed",
     "SelfModification",
     "SemanticSearchOff",
     "ServerBusy",

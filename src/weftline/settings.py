@@ -209,6 +209,22 @@ class Settings:
         "WEFTLINE_FETCH_PRIVATE_HOSTS",
         "Hosts outside the public network that knowledge sources may fetch from, separated by spaces.",
     )
+    gateway_commands: str = setting(
+        "off",
+        "WEFTLINE_GATEWAY_COMMANDS",
+        "'on' lets admins add MCP servers to the gateway that Weftline starts as programs of this machine, with the "
+        "rights of its own user. For machines whose admins are their owners.",
+    )
+    gateway_environment: str = setting(
+        "",
+        "WEFTLINE_GATEWAY_ENVIRONMENT",
+        "Variables of Weftline's environment that MCP servers of the gateway may be given, separated by spaces.",
+    )
+    gateway_private_hosts: str = setting(
+        "",
+        "WEFTLINE_GATEWAY_PRIVATE_HOSTS",
+        "Hosts outside the public network whose MCP servers the gateway may call, separated by spaces.",
+    )
     reindex_rate: int = setting(
         0,
         "WEFTLINE_REINDEX_RATE",

@@ -120,6 +120,7 @@ from weftline.prompts.assembly.receipts import (
 from weftline.prompts.assembly.usage_report import MetricsEmitted
 from weftline.prompts.assembly.validate_operation import PromptValidated
 from weftline.prompts.efficiency.model import Efficiency, ItemUse
+from weftline.prompts.gateway.operations import ServerInfo, ServerList, ServerSummary, ServerTool, ToolCalled
 from weftline.prompts.tools.catalogue import FoundTool, ToolDescription, ToolsFound
 from weftline.prompts.tools.operations import (
     RegisteredToolInfo,
@@ -577,6 +578,10 @@ __all__ = [
     "SearchResponse",
     "SecretActions",
     "SelectedTool",
+    "ServerInfo",
+    "ServerList",
+    "ServerSummary",
+    "ServerTool",
     "SessionArchivedAt",
     "SessionConfig",
     "SessionCreated",
@@ -631,6 +636,7 @@ __all__ = [
     "TokenIssued",
     "TokenLimits",
     "ToolCall",
+    "ToolCalled",
     "ToolDescription",
     "ToolDraft",
     "ToolSavings",

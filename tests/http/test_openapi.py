@@ -60,6 +60,7 @@ VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/domains/{domain}/sources/{source_id}": {"enabled": True},
     "/v1/embed": {"text": "price", "texts": None},
     "/v1/export": {"scope": "session", "session_id": "nowhere"},
+    "/v1/gateway/servers": {"command": "a-server", "url": None},
     "/v1/history/{context_id}/snapshots": {"label": "before_migration"},
     "/v1/import": {"bundle": BUNDLE, "expected_digest": None, "session_id": None},
     "/v1/models/migration": {"shares": [0.1, 0.5]},

@@ -1968,6 +1968,25 @@ export interface SecretActions {
 export interface SelectedTool {
   name: string; description: string; input_schema: Record<string, unknown>; registered_as?: string;
 }
+/** A server with its tools. Of `variables` only references to the environment are shown. */
+export interface ServerInfo {
+  name: string; kind: "command" | "url"; target: string; agents: string[]; added_by: string; added_at: string;
+  approved: number; held: number; quarantined: number; problem: string; variables: Record<string, string>;
+  tools: ServerTool[];
+}
+/** Servers by name. */
+export interface ServerList {
+  servers: ServerSummary[];
+}
+/** A server and the number of its tools by state. `problem` is why it cannot be reached, if it cannot. */
+export interface ServerSummary {
+  name: string; kind: "command" | "url"; target: string; agents: string[]; added_by: string; added_at: string;
+  approved: number; held: number; quarantined: number; problem: string;
+}
+/** A tool of a server. `state`: held and quarantined ones are neither listed nor called, for the `reason`. */
+export interface ServerTool {
+  name: string; description: string; state: "approved" | "held" | "quarantined"; read_only?: boolean; reason?: string;
+}
 /** The session is now read-only. */
 export interface SessionArchivedAt {
   success: true; session_id: string; archived_at: string;
@@ -2260,6 +2279,10 @@ export interface TokenLimits {
 /** A call of a tool by a model. `arguments` is JSON text, as the model wrote it. */
 export interface ToolCall {
   call_id: string; name: string; arguments: string;
+}
+/** The answer of a tool: its content as MCP has it, and its structured content, if it has one. */
+export interface ToolCalled {
+  content: Record<string, unknown>[]; structured?: Record<string, unknown> | null; is_error?: boolean;
 }
 /** A tool with all its fields. Each action of a tool with several has its own output schema, see TOOL.ACTION. */
 export interface ToolDescription {
@@ -2908,6 +2931,31 @@ export interface EventsReadParams {
   /** Events after this seq; by default only new ones. */ after?: number | null;
   /** How long to wait if there is no event yet. Default: 0.0. */ wait_seconds?: number;
   /** Weftline's own format, or CloudEvents 1.0. Default: "native". */ format?: "cloudevents" | "native";
+}
+export interface GatewayAddParams {
+  /** Name of the server: lower-case letters, digits and '-'. Its tools are called NAME__TOOL. */ name: string;
+  command?: string | null; url?: string | null;
+  /** Environment of a command, or headers sent to a URL. ${NAME} is read from the environment of Weftline, if the operator allows it; other values are stored encrypted and never shown. */ variables?: Record<string, string>;
+  /** Who may see and call its tools; by default everyone. Default: ["*"]. */ agents?: string[];
+}
+export interface GatewayApproveParams {
+  /** Name of the server: lower-case letters, digits and '-'. Its tools are called NAME__TOOL. */ name: string;
+  /** Tools to approve; by default all that are held. */ tools?: string[];
+}
+export interface GatewayCallParams {
+  /** Name of the tool, as in github__search. */ name: string;
+  /** Arguments of the tool. */ arguments?: Record<string, unknown>;
+}
+export interface GatewayGetParams {
+  /** Name of the server: lower-case letters, digits and '-'. Its tools are called NAME__TOOL. */ name: string;
+}
+export interface GatewayListParams {
+}
+export interface GatewayRefreshParams {
+  /** Name of the server: lower-case letters, digits and '-'. Its tools are called NAME__TOOL. */ name: string;
+}
+export interface GatewayRemoveParams {
+  /** Name of the server: lower-case letters, digits and '-'. Its tools are called NAME__TOOL. */ name: string;
 }
 export interface GuardrailCheckParams {
   /** Name of an operation or tool, such as board.delete or github.create_issue. */ tool: string;
@@ -4273,6 +4321,51 @@ export interface Operations {
      */
     read(params?: EventsReadParams, options?: CallOptions): Promise<Events>;
   };
+  gateway: {
+    /**
+     * Put an MCP server behind Weftline: agents find and call its tools as NAME__TOOL.
+     *
+     * The server is started or called to ask for its tools. Adding it approves them as they are now, except those whose
+     * description looks like an attack; tools that it adds or changes later are held until `gateway.approve`.
+     *
+     * Errors: GATEWAY_SERVER_EXISTS, QUOTA_EXCEEDED, TOOL_NAME_TAKEN.
+     */
+    add(params: GatewayAddParams, options?: CallOptions): Promise<ServerInfo>;
+    /**
+     * Approve the held tools of a server as they are now.
+     *
+     * A quarantined tool is approved only by its name, and the call is held for a human, who sees what was detected.
+     *
+     * Errors: GATEWAY_SERVER_NOT_FOUND, GATEWAY_TOOL_NOT_FOUND.
+     */
+    approve(params: GatewayApproveParams, options?: CallOptions): Promise<ServerInfo>;
+    /**
+     * Call a tool of an MCP server of the gateway. MCP clients call it by its name, as in github__search.
+     *
+     * Errors: GATEWAY_TOOL_NOT_FOUND.
+     */
+    call(params: GatewayCallParams, options?: CallOptions): Promise<ToolCalled>;
+    /**
+     * Show an MCP server with its tools: which are approved, held or quarantined, and why.
+     *
+     * Errors: GATEWAY_SERVER_NOT_FOUND.
+     */
+    get(params: GatewayGetParams, options?: CallOptions): Promise<ServerInfo>;
+    /** List the MCP servers of the gateway, with the number of their tools by state. */
+    list(params?: GatewayListParams, options?: CallOptions): Promise<ServerList>;
+    /**
+     * Ask a server for its tools now. New and changed ones are held until `gateway.approve`.
+     *
+     * Errors: GATEWAY_SERVER_NOT_FOUND.
+     */
+    refresh(params: GatewayRefreshParams, options?: CallOptions): Promise<ServerInfo>;
+    /**
+     * Remove a server with its tools and its secrets.
+     *
+     * Errors: GATEWAY_SERVER_NOT_FOUND.
+     */
+    remove(params: GatewayRemoveParams, options?: CallOptions): Promise<Success>;
+  };
   guardrail: {
     /**
      * Check a call of a tool that is not Weftline's before you make it, or with its answer; an error prohibits it.
@@ -5420,11 +5513,11 @@ export interface Operations {
 }
 /** The codes of each kind of error. */
 export const CODES = {
-  NotFound: ["AGENT_NOT_FOUND", "ALERT_NOT_FOUND", "API_KEY_NOT_FOUND", "APPROVAL_NOT_FOUND", "BRANCH_NOT_FOUND", "BUDGET_NOT_FOUND", "CHUNK_NOT_FOUND", "COMPACTION_NOT_FOUND", "CONTEXT_KEY_NOT_FOUND", "CONTEXT_NOT_FOUND", "CONVENTIONS_NOT_FOUND", "DOCUMENT_NOT_FOUND", "DOCUMENT_VERSION_NOT_FOUND", "DOMAIN_NOT_FOUND", "EMBEDDING_MODEL_UNKNOWN", "EVENT_NOT_FOUND", "HOOKS_NOT_RUNNING", "HOOK_REFUSED", "INSTALLATION_NOT_FOUND", "ITEM_NOT_FOUND", "KEY_NOT_FOUND", "MEMORY_NOT_FOUND", "MESSAGE_NOT_FOUND", "MISSING_CONTEXT_NOT_FOUND", "MODEL_MIGRATION_NOT_FOUND", "NOT_A_MEMBER", "NOT_FOUND", "OBJECT_MISSING", "OUTPUT_NOT_FOUND", "PIN_NOT_FOUND", "POLICY_NOT_FOUND", "RECEIPT_NOT_FOUND", "RECIPIENT_NOT_FOUND", "RECOMMENDATION_NOT_FOUND", "RECORD_NOT_FOUND", "RESOURCE_NOT_FOUND", "REVIEW_NOT_FOUND", "SESSION_NOT_FOUND", "SNAPSHOT_NOT_FOUND", "SOURCE_ITEM_NOT_FOUND", "SOURCE_NOT_FOUND", "STEP_NOT_FOUND", "TEAM_NOT_FOUND", "TEMPLATE_NOT_FOUND", "TENANT_NOT_FOUND", "TOOL_NOT_REGISTERED", "UNKNOWN_OPERATION", "VERSION_NOT_FOUND", "WEBHOOK_NOT_FOUND", "WINDOW_NOT_FOUND"],
-  Conflict: ["AGENT_EXISTS", "ALERT_RESOLVED", "ALREADY_RESOLVED", "APPROVAL_CLOSED", "APPROVAL_EXPIRED", "APPROVAL_INTERRUPTED", "APPROVAL_PENDING", "BACKUP_EXISTS", "BACKUP_INCOMPLETE", "BRANCH_EXISTS", "BRANCH_IN_USE", "BRANCH_LIMIT", "BRANCH_NOT_MERGED", "BUDGET_EXCEEDED", "COMPACTION_NOT_HELD", "CONTEXT_LIMIT_EXCEEDED", "CONTEXT_NOT_PULLED", "DATABASE_NOT_EMPTY", "DOCUMENT_NOT_QUARANTINED", "DOCUMENT_NOT_READY", "DOMAIN_EXISTS", "DOMAIN_WITHOUT_TEMPLATE", "EVENT_EXISTS", "HISTORY_NOT_KEPT", "ILLEGAL_TRANSITION", "KEY_EXISTS", "MEMORY_LIMIT_EXCEEDED", "MISSING_CONTEXT_LIMIT", "MODEL_IN_USE", "MODEL_MIGRATION_IN_PROGRESS", "OBJECT_BUSY", "PIN_LIMIT", "POLICY_BUILT_IN", "PROMPT_OUTDATED", "QUOTA_EXCEEDED", "RECEIPT_PRUNED", "RECORD_EXISTS", "REVIEW_CLOSED", "SCHEMA_MISMATCH", "SCHEMA_OUTDATED", "SESSION_ARCHIVED", "SESSION_EXISTS", "SESSION_IN_USE", "SNAPSHOT_EXISTS", "SOURCES_OVERLAP", "STORE_FULL", "TEAM_EXISTS", "TEAM_FULL", "TEAM_NOT_EMPTY", "TENANT_EXISTS", "TOOL_NAME_TAKEN", "TOOL_OF_RUNTIME", "TOO_MANY_MEMBERS", "TOO_MANY_SOURCES", "TOO_MANY_WEBHOOKS", "UNRELATED_CONTEXTS", "USAGE_CONFLICT", "VERSION_CONFLICT", "VERSION_PRUNED", "WEBHOOK_CANNOT_RUN", "WINDOW_CHANGED", "WINDOW_EXISTS", "WINDOW_IN_USE", "WINDOW_TOO_SMALL"],
-  Rejected: ["ADDRESS_REFUSED", "APPROVAL_LIMIT", "BACKUP_UNUSABLE", "BUNDLE_DAMAGED", "CONFIRMATION_NEEDED", "CONTENT_TOO_LARGE", "CONTEXT_OVER_BUDGET", "DOCUMENT_TOO_LARGE", "DOCUMENT_UNREADABLE", "FOLDER_REFUSED", "INVALID_GUARDRAIL", "INVALID_INPUT_FORMAT", "INVALID_KEY", "INVALID_PARENT", "INVALID_SETTING", "METADATA_MISMATCH", "METHOD_NOT_ALLOWED", "SOURCE_ELSEWHERE", "TEXT_REFUSED", "UNKNOWN_TOOL", "UNKNOWN_TOOL_PROFILE", "VALUE_TOO_LARGE"],
-  Forbidden: ["APPROVAL_NOT_POSSIBLE", "APPROVAL_REJECTED", "APPROVAL_REQUIRED", "AUTHENTICATION_ERROR", "BOUND_TO_SESSION", "BOUND_TO_STEP", "CONTENT_BLOCKED", "CONTENT_QUARANTINED", "DOCUMENT_QUARANTINED", "EVENTS_HELD", "FOREIGN_FORM", "GUARDRAIL_VIOLATION", "HOST_NOT_ALLOWED", "INVALID_API_KEY", "LAYER_VIOLATION", "METRICS_TOKEN", "NO_PROVIDER_KEY", "PERMISSION_DENIED", "POLICY_FORBIDDEN", "PROMPT_ALTERED", "PROMPT_BLOCKED", "PROTECTED_CATEGORY", "PROXY_KEY_MISSING", "SELF_MODIFICATION", "SESSION_TERMINATED", "SIGN_IN_LINK_INVALID", "TOKEN_EXPIRED", "TOOL_NOT_IN_STEP"],
-  Unavailable: ["ANSWER_TOO_LARGE", "BACKUP_NOT_WRITTEN", "CALLER_UNKNOWN", "CALLS_UNCHECKED", "CANNOT_LISTEN", "CHAT_MODEL_UNAVAILABLE", "DISK_FULL", "EMBEDDER_UNAVAILABLE", "INJECTION_DETECTOR_UNAVAILABLE", "OBJECT_DAMAGED", "OBJECT_STORAGE_UNAVAILABLE", "POOL_NOT_INITIALIZED", "RATE_LIMITED", "SEMANTIC_SEARCH_OFF", "SERVER_BUSY", "SERVER_NOT_INSTALLED", "STREAM_TOO_SLOW", "SYSTEM_UNAVAILABLE", "TOKENIZER_MISSING", "TOO_MANY_CONNECTIONS", "TOO_MANY_SUBSCRIPTIONS", "UPSTREAM_UNREACHABLE", "VALUE_DAMAGED"],
+  NotFound: ["AGENT_NOT_FOUND", "ALERT_NOT_FOUND", "API_KEY_NOT_FOUND", "APPROVAL_NOT_FOUND", "BRANCH_NOT_FOUND", "BUDGET_NOT_FOUND", "CHUNK_NOT_FOUND", "COMPACTION_NOT_FOUND", "CONTEXT_KEY_NOT_FOUND", "CONTEXT_NOT_FOUND", "CONVENTIONS_NOT_FOUND", "DOCUMENT_NOT_FOUND", "DOCUMENT_VERSION_NOT_FOUND", "DOMAIN_NOT_FOUND", "EMBEDDING_MODEL_UNKNOWN", "EVENT_NOT_FOUND", "GATEWAY_SERVER_NOT_FOUND", "GATEWAY_TOOL_NOT_FOUND", "HOOKS_NOT_RUNNING", "HOOK_REFUSED", "INSTALLATION_NOT_FOUND", "ITEM_NOT_FOUND", "KEY_NOT_FOUND", "MEMORY_NOT_FOUND", "MESSAGE_NOT_FOUND", "MISSING_CONTEXT_NOT_FOUND", "MODEL_MIGRATION_NOT_FOUND", "NOT_A_MEMBER", "NOT_FOUND", "OBJECT_MISSING", "OUTPUT_NOT_FOUND", "PIN_NOT_FOUND", "POLICY_NOT_FOUND", "RECEIPT_NOT_FOUND", "RECIPIENT_NOT_FOUND", "RECOMMENDATION_NOT_FOUND", "RECORD_NOT_FOUND", "RESOURCE_NOT_FOUND", "REVIEW_NOT_FOUND", "SESSION_NOT_FOUND", "SNAPSHOT_NOT_FOUND", "SOURCE_ITEM_NOT_FOUND", "SOURCE_NOT_FOUND", "STEP_NOT_FOUND", "TEAM_NOT_FOUND", "TEMPLATE_NOT_FOUND", "TENANT_NOT_FOUND", "TOOL_NOT_REGISTERED", "UNKNOWN_OPERATION", "VERSION_NOT_FOUND", "WEBHOOK_NOT_FOUND", "WINDOW_NOT_FOUND"],
+  Conflict: ["AGENT_EXISTS", "ALERT_RESOLVED", "ALREADY_RESOLVED", "APPROVAL_CLOSED", "APPROVAL_EXPIRED", "APPROVAL_INTERRUPTED", "APPROVAL_PENDING", "BACKUP_EXISTS", "BACKUP_INCOMPLETE", "BRANCH_EXISTS", "BRANCH_IN_USE", "BRANCH_LIMIT", "BRANCH_NOT_MERGED", "BUDGET_EXCEEDED", "COMPACTION_NOT_HELD", "CONTEXT_LIMIT_EXCEEDED", "CONTEXT_NOT_PULLED", "DATABASE_NOT_EMPTY", "DOCUMENT_NOT_QUARANTINED", "DOCUMENT_NOT_READY", "DOMAIN_EXISTS", "DOMAIN_WITHOUT_TEMPLATE", "EVENT_EXISTS", "GATEWAY_SERVER_EXISTS", "HISTORY_NOT_KEPT", "ILLEGAL_TRANSITION", "KEY_EXISTS", "MEMORY_LIMIT_EXCEEDED", "MISSING_CONTEXT_LIMIT", "MODEL_IN_USE", "MODEL_MIGRATION_IN_PROGRESS", "OBJECT_BUSY", "PIN_LIMIT", "POLICY_BUILT_IN", "PROMPT_OUTDATED", "QUOTA_EXCEEDED", "RECEIPT_PRUNED", "RECORD_EXISTS", "REVIEW_CLOSED", "SCHEMA_MISMATCH", "SCHEMA_OUTDATED", "SESSION_ARCHIVED", "SESSION_EXISTS", "SESSION_IN_USE", "SNAPSHOT_EXISTS", "SOURCES_OVERLAP", "STORE_FULL", "TEAM_EXISTS", "TEAM_FULL", "TEAM_NOT_EMPTY", "TENANT_EXISTS", "TOOL_NAME_TAKEN", "TOOL_OF_RUNTIME", "TOO_MANY_MEMBERS", "TOO_MANY_SOURCES", "TOO_MANY_WEBHOOKS", "UNRELATED_CONTEXTS", "USAGE_CONFLICT", "VERSION_CONFLICT", "VERSION_PRUNED", "WEBHOOK_CANNOT_RUN", "WINDOW_CHANGED", "WINDOW_EXISTS", "WINDOW_IN_USE", "WINDOW_TOO_SMALL"],
+  Rejected: ["ADDRESS_REFUSED", "APPROVAL_LIMIT", "BACKUP_UNUSABLE", "BUNDLE_DAMAGED", "CONFIRMATION_NEEDED", "CONTENT_TOO_LARGE", "CONTEXT_OVER_BUDGET", "DOCUMENT_TOO_LARGE", "DOCUMENT_UNREADABLE", "FOLDER_REFUSED", "GATEWAY_SECRET_REFUSED", "INVALID_GUARDRAIL", "INVALID_INPUT_FORMAT", "INVALID_KEY", "INVALID_PARENT", "INVALID_SETTING", "METADATA_MISMATCH", "METHOD_NOT_ALLOWED", "SOURCE_ELSEWHERE", "TEXT_REFUSED", "UNKNOWN_TOOL", "UNKNOWN_TOOL_PROFILE", "VALUE_TOO_LARGE"],
+  Forbidden: ["APPROVAL_NOT_POSSIBLE", "APPROVAL_REJECTED", "APPROVAL_REQUIRED", "AUTHENTICATION_ERROR", "BOUND_TO_SESSION", "BOUND_TO_STEP", "CONTENT_BLOCKED", "CONTENT_QUARANTINED", "DOCUMENT_QUARANTINED", "EVENTS_HELD", "FOREIGN_FORM", "GATEWAY_COMMANDS_OFF", "GATEWAY_RESULT_WITHHELD", "GATEWAY_TOOL_HELD", "GUARDRAIL_VIOLATION", "HOST_NOT_ALLOWED", "INVALID_API_KEY", "LAYER_VIOLATION", "METRICS_TOKEN", "NO_PROVIDER_KEY", "PERMISSION_DENIED", "POLICY_FORBIDDEN", "PROMPT_ALTERED", "PROMPT_BLOCKED", "PROTECTED_CATEGORY", "PROXY_KEY_MISSING", "SELF_MODIFICATION", "SESSION_TERMINATED", "SIGN_IN_LINK_INVALID", "TOKEN_EXPIRED", "TOOL_NOT_IN_STEP"],
+  Unavailable: ["ANSWER_TOO_LARGE", "BACKUP_NOT_WRITTEN", "CALLER_UNKNOWN", "CALLS_UNCHECKED", "CANNOT_LISTEN", "CHAT_MODEL_UNAVAILABLE", "DISK_FULL", "EMBEDDER_UNAVAILABLE", "GATEWAY_SERVER_FAILED", "INJECTION_DETECTOR_UNAVAILABLE", "OBJECT_DAMAGED", "OBJECT_STORAGE_UNAVAILABLE", "POOL_NOT_INITIALIZED", "RATE_LIMITED", "SEMANTIC_SEARCH_OFF", "SERVER_BUSY", "SERVER_NOT_INSTALLED", "STREAM_TOO_SLOW", "SYSTEM_UNAVAILABLE", "TOKENIZER_MISSING", "TOO_MANY_CONNECTIONS", "TOO_MANY_SUBSCRIPTIONS", "UPSTREAM_UNREACHABLE", "VALUE_DAMAGED"],
   WeftlineError: ["INTERNAL_ERROR"],
 } as const;
 export const ROUTES: Readonly<Record<string, string>> = {
@@ -5486,6 +5579,13 @@ export const ROUTES: Readonly<Record<string, string>> = {
   "conversation.settings": "GET /v1/conversations/settings",
   "entity.list": "GET /v1/entities",
   "events.read": "GET /v1/events",
+  "gateway.add": "POST /v1/gateway/servers",
+  "gateway.approve": "POST /v1/gateway/servers/{name}/approve",
+  "gateway.call": "POST /v1/gateway/tools/{name}",
+  "gateway.get": "GET /v1/gateway/servers/{name}",
+  "gateway.list": "GET /v1/gateway/servers",
+  "gateway.refresh": "POST /v1/gateway/servers/{name}/refresh",
+  "gateway.remove": "DELETE /v1/gateway/servers/{name}",
   "guardrail.check": "POST /v1/guardrails/check",
   "guardrail.list": "GET /v1/guardrails",
   "guardrail.test": "POST /v1/guardrails/test",

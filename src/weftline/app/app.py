@@ -22,6 +22,7 @@ from weftline.app.caches import BufferedReadCounts, Cache, CacheRegistry
 from weftline.app.call_meter import CallMeter, CallPrices
 from weftline.app.dispatch import CallContext, Dispatcher, Incoming, RegisteredOperations, authorise
 from weftline.app.event_feed import LiveFeed
+from weftline.app.gateway import McpGateway
 from weftline.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
 from weftline.app.held_calls import HeldCalls
 from weftline.app.json_bodies import JsonBodies
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from weftline.app.subscribers import Subscriber
+    from weftline.app.tools.toolbox import ToolView
     from weftline.indexing.embeddings.model import Embedder
     from weftline.insight.metrics.model import JobFigures
     from weftline.kernel.clock import Clock
@@ -347,8 +349,10 @@ class App:
         self.model_migrations = ModelMigrations(
             self.lease_runner, self._container, self.embeddings, self.collections, self._comparisons.run
         )
+        self.gateway = McpGateway(self.database, self._container, self.registry, self.toolbox, self._scanner, settings)
         self.tool_catalogue = IndexedTools(
             self.toolbox,
+            self.gateway,
             self.database,
             self.embeddings,
             self.collections,
@@ -418,6 +422,7 @@ class App:
         await self.webhooks.close()
         await self.collections.close()
         await self.tool_catalogue.close()
+        await self.gateway.close()
         await self.embeddings.close()
         if self.chat_model is not None:
             await self.chat_model.close()
@@ -444,17 +449,30 @@ class App:
     ) -> tuple[Operation, Mapping[str, Any]]:
         """Return the operation of a tool call and its request.
 
-        Raises RuntimeTool for a tool that the caller's runtime registered. Who may not use weftline_tools cannot call
+        That of a tool of a server behind the gateway is `gateway.call`. Raises RuntimeTool for a tool that the caller's
+        runtime registered. Who may not use weftline_tools cannot call
         others through it either.
         """
         try:
             operation, raw = self.toolbox.resolve(name, arguments)
         except UnknownOperation:
-            await self.tool_catalogue.check_not_registered(await self.identify(context), name, arguments)
-            raise
+            actor = await self.identify(context)
+            forwarded = await self.gateway.forwarded(actor, name, arguments)
+            if forwarded is None:
+                await self.tool_catalogue.check_not_registered(actor, name, arguments)
+                raise
+            if name == WEFTLINE_TOOLS:
+                check_in_step(actor, WEFTLINE_TOOLS, WEFTLINE_TOOLS_CALL)
+            called, given = forwarded
+            return self.registry["gateway.call"], {"name": called, "arguments": given}
         if name == WEFTLINE_TOOLS and operation.tool != WEFTLINE_TOOLS:
             check_in_step(await self.identify(context), WEFTLINE_TOOLS, WEFTLINE_TOOLS_CALL)
         return operation, raw
+
+    async def listed_tools(self, actor: Actor, profile: str | None, *, in_session: bool) -> list[ToolView]:
+        """Return the tools to list for a caller: Weftline's own, then those of servers behind the gateway."""
+        own = self.toolbox.listed(actor, profile, in_session=in_session)
+        return [*own, *await self.gateway.listed(actor, profile)]
 
     async def identify(self, context: CallContext) -> Actor:
         """Return the caller, for interfaces that need it before there is an operation."""
@@ -593,6 +611,7 @@ class App:
             markup=self._markup,
             pruner=self.pruner,
             tool_catalogue=self.tool_catalogue,
+            gateway=self.gateway.access,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             tenant_rules=self.tenant_rules,

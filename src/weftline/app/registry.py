@@ -96,6 +96,7 @@ _MODULES = (
     "prompts.tools.catalogue",
     "prompts.tools.operations",
     "prompts.tools.step_operations",
+    "prompts.gateway.operations",
 )
 
 

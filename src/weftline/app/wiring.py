@@ -56,6 +56,7 @@ from weftline.prompts.assembly.conversation import PreparedEventCache
 from weftline.prompts.assembly.costs import DoubtLimit
 from weftline.prompts.assembly.gather import PromptCache
 from weftline.prompts.assembly.records import ReceiptRecordReader
+from weftline.prompts.gateway.model import GatewayAccess
 from weftline.prompts.tools.catalogue import ToolCatalogue
 from weftline.prompts.tools.selection import SelectionMetrics
 from weftline.records.store import MarkupReader, ReceiptRecords
@@ -185,6 +186,7 @@ class Singletons:
     searcher: Searcher
     allowed_operations: AllowedOperations
     tool_catalogue: ToolCatalogue
+    gateway: GatewayAccess
     markup: MarkupReader
     pruner: Pruner
     staging: Staging

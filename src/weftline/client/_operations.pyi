@@ -55,6 +55,7 @@ from weftline.prompts.assembly.operations import PromptAssembled
 from weftline.prompts.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
 from weftline.prompts.assembly.usage_report import MetricsEmitted
 from weftline.prompts.assembly.validate_operation import PromptValidated
+from weftline.prompts.gateway.operations import ServerInfo, ServerList, ToolCalled
 from weftline.prompts.tools.catalogue import ToolDescription, ToolsFound
 from weftline.prompts.tools.operations import RegisteredToolList, ToolDraft, ToolsRegistered, ToolsSelected
 from weftline.prompts.tools.step_operations import StepInfo, StepList
@@ -750,6 +751,40 @@ class EventsOperations:
         Events are ordered and none is lost: repeat the call with ``after`` set to the ``next_after`` of the last
         answer. If ``after`` is older than the log's retention, ``pruned_through`` says which events are missing.
         """
+
+class GatewayOperations:
+    """The gateway operations."""
+
+    def __init__(self, caller: Caller) -> None: ...
+    async def add(
+        self,
+        name: str,
+        *,
+        command: str | None = None,
+        url: str | None = None,
+        variables: Mapping[str, str] = {},
+        agents: Sequence[str] = ("*",),
+    ) -> ServerInfo:
+        """Put an MCP server behind Weftline: agents find and call its tools as NAME__TOOL.
+
+        The server is started or called to ask for its tools. Adding it approves them as they are now, except those
+        whose description looks like an attack; tools that it adds or changes later are held until `gateway.approve`.
+        """
+    async def list(self) -> ServerList:
+        """List the MCP servers of the gateway, with the number of their tools by state."""
+    async def get(self, name: str) -> ServerInfo:
+        """Show an MCP server with its tools: which are approved, held or quarantined, and why."""
+    async def refresh(self, name: str) -> ServerInfo:
+        """Ask a server for its tools now. New and changed ones are held until `gateway.approve`."""
+    async def approve(self, name: str, *, tools: Sequence[str] = ()) -> ServerInfo:
+        """Approve the held tools of a server as they are now.
+
+        A quarantined tool is approved only by its name, and the call is held for a human, who sees what was detected.
+        """
+    async def remove(self, name: str) -> Success:
+        """Remove a server with its tools and its secrets."""
+    async def call(self, name: str, *, arguments: Mapping[str, Any] = {}) -> ToolCalled:
+        """Call a tool of an MCP server of the gateway. MCP clients call it by its name, as in github__search."""
 
 class GuardrailOperations:
     """The guardrail operations."""
@@ -2102,6 +2137,7 @@ class Operations:
     conversation: ConversationOperations
     entity: EntityOperations
     events: EventsOperations
+    gateway: GatewayOperations
     guardrail: GuardrailOperations
     history: HistoryOperations
     key: KeyOperations
@@ -2747,6 +2783,40 @@ class SyncEventsOperations:
         Events are ordered and none is lost: repeat the call with ``after`` set to the ``next_after`` of the last
         answer. If ``after`` is older than the log's retention, ``pruned_through`` says which events are missing.
         """
+
+class SyncGatewayOperations:
+    """The gateway operations."""
+
+    def __init__(self, caller: SyncCaller) -> None: ...
+    def add(
+        self,
+        name: str,
+        *,
+        command: str | None = None,
+        url: str | None = None,
+        variables: Mapping[str, str] = {},
+        agents: Sequence[str] = ("*",),
+    ) -> ServerInfo:
+        """Put an MCP server behind Weftline: agents find and call its tools as NAME__TOOL.
+
+        The server is started or called to ask for its tools. Adding it approves them as they are now, except those
+        whose description looks like an attack; tools that it adds or changes later are held until `gateway.approve`.
+        """
+    def list(self) -> ServerList:
+        """List the MCP servers of the gateway, with the number of their tools by state."""
+    def get(self, name: str) -> ServerInfo:
+        """Show an MCP server with its tools: which are approved, held or quarantined, and why."""
+    def refresh(self, name: str) -> ServerInfo:
+        """Ask a server for its tools now. New and changed ones are held until `gateway.approve`."""
+    def approve(self, name: str, *, tools: Sequence[str] = ()) -> ServerInfo:
+        """Approve the held tools of a server as they are now.
+
+        A quarantined tool is approved only by its name, and the call is held for a human, who sees what was detected.
+        """
+    def remove(self, name: str) -> Success:
+        """Remove a server with its tools and its secrets."""
+    def call(self, name: str, *, arguments: Mapping[str, Any] = {}) -> ToolCalled:
+        """Call a tool of an MCP server of the gateway. MCP clients call it by its name, as in github__search."""
 
 class SyncGuardrailOperations:
     """The guardrail operations."""
@@ -4089,6 +4159,7 @@ class SyncOperations:
     conversation: SyncConversationOperations
     entity: SyncEntityOperations
     events: SyncEventsOperations
+    gateway: SyncGatewayOperations
     guardrail: SyncGuardrailOperations
     history: SyncHistoryOperations
     key: SyncKeyOperations

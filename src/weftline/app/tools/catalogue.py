@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from weftline.access.steps import check_in_step
 from weftline.app.dispatch import check_access
 from weftline.app.search.service import rank
@@ -31,6 +33,7 @@ from weftline.storage.sql.database import Scope, caller_scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from weftline.app.gateway import McpGateway
     from weftline.app.search.embedding_cache import CachedEmbeddings
     from weftline.app.search.service import SearchIndexes
     from weftline.app.tools.tool_index import ToolIndex
@@ -79,6 +82,7 @@ class IndexedTools:
     def __init__(
         self,
         toolbox: Toolbox,
+        gateway: McpGateway,
         database: Database,
         embeddings: CachedEmbeddings,
         collections: SearchIndexes,
@@ -86,6 +90,7 @@ class IndexedTools:
         on_registered: Callable[[], None],
     ) -> None:
         self._toolbox = toolbox
+        self._gateway = gateway
         self._database = database
         self._embeddings = embeddings
         self._collections = collections
@@ -108,10 +113,13 @@ class IndexedTools:
         usable = {entry.name: entry for entry in self._toolbox.entries(actor)}
         names = [each.name for each in await self.rank(actor, query, _PASSAGES, own=usable)][:limit]
         found = {tool.name: tool for tool in await self._registered(actor, set(names) - usable.keys())}
+        forwarded = await self._gateway.usable(actor)
         return [
             FoundTool(name=name, summary=usable[name].summary)
             if name in usable
-            else FoundTool(name=name, summary=summary(found[name]), runtime=True)
+            else FoundTool(
+                name=name, summary=summary(found[name]), runtime=msgspec.UNSET if name in forwarded else True
+            )
             for name in names
             if name in usable or name in found
         ]
@@ -141,7 +149,11 @@ class IndexedTools:
         least = max(scores.values(), default=0) * _FITS
         if any(each.signals.get("semantic", 0) > 0 for each in ranking.ranked):
             least = max(least, _FITS_BY_MEANING)
-        return [RankedTool(name, score >= least) for name, score in scores.items()][:limit]
+        hidden = await self.hidden(actor)
+        return [RankedTool(name, score >= least) for name, score in scores.items() if name not in hidden][:limit]
+
+    async def hidden(self, actor: Actor) -> Collection[str]:
+        return await self._gateway.hidden(actor)
 
     async def describe(self, actor: Actor, request: DescribeTool) -> ToolDescription:
         # No transaction follows that would check it.
@@ -149,6 +161,14 @@ class IndexedTools:
         try:
             view, output = self._toolbox.describe(actor, request.name, in_session=request.session_id is not None)
         except UnknownOperation:
+            forwarded = (await self._gateway.usable(actor)).get(request.name)
+            if forwarded is not None:
+                return ToolDescription(
+                    name=forwarded.name,
+                    description=forwarded.description,
+                    read_only=forwarded.read_only,
+                    input_schema=forwarded.input_schema,
+                )
             tool = next(iter(await self._registered(actor, [request.name])), None)
             if tool is None:
                 raise
@@ -181,8 +201,9 @@ class IndexedTools:
             )
 
     async def _registered(self, actor: Actor, names: Collection[str]) -> Sequence[RegisteredTool]:
-        """Return the registered tools of these names that a caller has in its step."""
-        wanted = [name for name in names if actor.may_call(name)]
+        """Return the registered tools of these names that a caller has in its step, and that are for it."""
+        hidden = await self.hidden(actor)
+        wanted = [name for name in names if actor.may_call(name) and name not in hidden]
         return await self._find(actor, wanted) if wanted else []
 
     async def _find(self, actor: Actor, names: Collection[str]) -> Sequence[RegisteredTool]:

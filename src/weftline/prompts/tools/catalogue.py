@@ -104,6 +104,10 @@ class ToolCatalogue(Protocol):
         """Return the registered tools, and these tools of Weftline, best first for a task."""
         ...
 
+    async def hidden(self, actor: Actor) -> Collection[str]:
+        """Return the names of tools of servers behind the gateway that are not for a caller."""
+        ...
+
     async def search(self, actor: Actor, query: str, limit: int) -> list[FoundTool]:
         """Return the tools that fit a task, best first."""
         ...

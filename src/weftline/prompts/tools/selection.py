@@ -149,7 +149,8 @@ class ToolSelector(msgspec.Struct, frozen=True):
         if size.tools + len(own) > LOADED:
             return await self.catalogue.rank(actor, "\n".join(task_queries(task).texts), LOADED + NAMED, own=own)
         every = [*await self.transactions.read(actor, partial(_every_name, actor)), *sorted(own)]
-        return [RankedTool(name, fits=True) for name in every]
+        hidden = await self.catalogue.hidden(actor)
+        return [RankedTool(name, fits=True) for name in every if name not in hidden]
 
     async def _included(self, actor: Actor, request: SelectionRequest, own: frozenset[str]) -> Sequence[str]:
         """Return the tools that must be in the list, as far as the caller has them."""
@@ -157,7 +158,7 @@ class ToolSelector(msgspec.Struct, frozen=True):
         if not wanted:
             return []
         found = await self.transactions.read(actor, lambda stores: stores.tools.find(visible_owners(actor), wanted))
-        known = {tool.name for tool in found} | own
+        known = {tool.name for tool in found}.difference(await self.catalogue.hidden(actor)) | own
         return [name for name in wanted if name in known]
 
 

@@ -70,6 +70,7 @@ _GROUPS = {
     "receipt": "What each assembled prompt contains, omits and saves: show, list, replay, savings.",
     "usage": "What model calls cost, by agent, team, session, model or time: report, export.",
     "layer": "Texts that begin every prompt: rules of the tenant, of teams and of agents.",
+    "gateway": "MCP servers behind Weftline: their tools for all agents, by one endpoint.",
     "guardrail": "Rules about what callers may not do: list, test, check.",
     "alerts": "What operators should look at: overloaded windows, unused context, budgets, quotas.",
     "history": "Versions of everything: log, diff, snapshots, rollback, branches, merges, retention.",

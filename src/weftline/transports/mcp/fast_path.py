@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weftline.app.app import App
-    from weftline.app.tools.toolbox import Toolbox, ToolView
+    from weftline.app.tools.toolbox import ToolView
     from weftline.transports.mcp.caller import Context, McpCaller, WeftlineUser
     from weftline.transports.mcp.server import WeftlineServer
     from weftline.transports.mcp.subscriptions import Subscriptions
@@ -193,6 +193,7 @@ class FastPath:
         self._call = ToolCalls(app)
         # A waiting call may be cancelled, which only the SDK handles.
         self._waiting = {operation.tool for operation in app.registry if operation.effect is Effect.WAIT}
+        self._own = app.toolbox.own_names()
         self._metrics = app.metrics
         self._manager = manager
         self._subscriptions = subscriptions
@@ -201,7 +202,7 @@ class FastPath:
         self._envelopes: dict[bytes, bool] = {}
         server_info = {SERVER_INFO_META_KEY: server.server_info_stamp}
         self._server_info = Raw(_encode(server_info))
-        self._lists = _ToolLists(app.toolbox, server_info)
+        self._lists = _ToolLists(app, server_info)
         server.middleware.append(self._remember_connection)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -229,17 +230,17 @@ class FastPath:
             if client is not None and client.requested:
                 return False
             if isinstance(request, _List):
-                self._subscriptions.watch_tools(session, user.caller, user.actor)
+                await self._subscriptions.watch_tools(session, user.caller, user.actor)
             await send_json(send, 200, _Answer(request.id, result), {b"mcp-session-id": headers[b"mcp-session-id"]})
         return True
 
     def _waits(self, params: _CallParams) -> bool:
-        """Return whether a call may wait for events."""
+        """Return whether a call may wait: for events, or for a server behind the gateway."""
         try:
             tool, _ = called_tool(params.name, params.arguments)
         except WeftlineError:
             return False
-        return tool in self._waiting
+        return tool in self._waiting or tool not in self._own
 
     async def _answered_modern(self, request: _Call | _List, headers: Headers, user: WeftlineUser, send: Send) -> bool:
         envelope = self._known_envelope(request.params.meta) if _is_announced(request, headers) else None
@@ -259,7 +260,7 @@ class FastPath:
         self, request: _Call | _List, user: WeftlineUser, caller: McpCaller, version: str
     ) -> _CallResult | Raw:
         if isinstance(request, _List):
-            return self._lists.listed_for(user, version)
+            return await self._lists.listed_for(user, version)
         self._metrics.count_tool_call("fast")
         answer = await self._call(caller, request.params.name, request.params.arguments)
         # The text of a tool result repeats its structured content, so it is encoded once.
@@ -318,15 +319,15 @@ class FastPath:
 class _ToolLists:
     """Serialised tool lists: each view is serialised once for each protocol version."""
 
-    def __init__(self, toolbox: Toolbox, server_info: dict[str, Any]) -> None:
-        self._toolbox = toolbox
+    def __init__(self, app: App, server_info: dict[str, Any]) -> None:
+        self._app = app
         self._server_info = server_info
         self._serialised: dict[tuple[str, tuple[int, ...]], tuple[list[ToolView], Raw]] = {}
 
-    def listed_for(self, user: WeftlineUser, version: str) -> Raw:
+    async def listed_for(self, user: WeftlineUser, version: str) -> Raw:
         """Return the result of tools/list for a user."""
         caller = user.caller
-        views = self._toolbox.listed(user.actor, caller.tools, in_session=caller.session_id is not None)
+        views = await self._app.listed_tools(user.actor, caller.tools, in_session=caller.session_id is not None)
         # The views are kept with their serialisation, so that their ids are not reused.
         key = (version, tuple(map(id, views)))
         known = self._serialised.get(key)

@@ -57,9 +57,9 @@ class Handlers:
         del params
         caller = caller_of(context)
         actor = await self._app.identify(caller.call_context)
-        views = self._app.toolbox.listed(actor, caller.tools, in_session=caller.session_id is not None)
+        views = await self._app.listed_tools(actor, caller.tools, in_session=caller.session_id is not None)
         if not is_modern(context):
-            self._subscriptions.watch_tools(context.session, caller, actor)
+            await self._subscriptions.watch_tools(context.session, caller, actor)
         return types.ListToolsResult(tools=[tool_model(view) for view in views])
 
     @answering

@@ -134,12 +134,12 @@ class Subscriptions:
         for watcher in list(self._watchers):
             watcher.close()
 
-    def watch_tools(self, session: ServerSession, caller: McpCaller, actor: Actor) -> None:
+    async def watch_tools(self, session: ServerSession, caller: McpCaller, actor: Actor) -> None:
         """Notify a connection with a session of changes of the list of tools that it is given."""
         connection = connection_of(session)
         if connection.has_standalone_channel:
             watcher = connection.state.get(_WATCHER) or self._attach(connection, session)
-            self._tool_lists.add(watcher, caller, actor)
+            await self._tool_lists.add(watcher, caller, actor)
 
     @answering
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
@@ -170,7 +170,7 @@ class Subscriptions:
             honoured = await self._watch_all(watcher, params.notifications.resource_subscriptions or [], context)
             if params.notifications.tools_list_changed:
                 caller = caller_of(context)
-                self._tool_lists.add(watcher, caller, await self._app.identify(caller.call_context))
+                await self._tool_lists.add(watcher, caller, await self._app.identify(caller.call_context))
             meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
             acknowledged = types.SubscriptionsAcknowledgedNotificationParams(
                 notifications=types.SubscriptionFilter(

@@ -38,9 +38,9 @@ class ToolListWatch:
         self._known: dict[Watcher, _KnownList] = {}
         self._polling: asyncio.Task[None] | None = None
 
-    def add(self, watcher: Watcher, caller: McpCaller, actor: Actor) -> None:
+    async def add(self, watcher: Watcher, caller: McpCaller, actor: Actor) -> None:
         """Tell a watcher of changes of the list that its caller has now."""
-        self._known[watcher] = self._listed(caller, actor)
+        self._known[watcher] = await self._listed(caller, actor)
         watcher.watches_tools = True
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll(), name="weftline-tool-lists")
@@ -48,8 +48,8 @@ class ToolListWatch:
     def remove(self, watcher: Watcher) -> None:
         self._known.pop(watcher, None)
 
-    def _listed(self, caller: McpCaller, actor: Actor) -> _KnownList:
-        views = self._app.toolbox.listed(actor, caller.tools, in_session=caller.session_id is not None)
+    async def _listed(self, caller: McpCaller, actor: Actor) -> _KnownList:
+        views = await self._app.listed_tools(actor, caller.tools, in_session=caller.session_id is not None)
         return _KnownList(caller, actor.tenant, actor.epoch, views)
 
     async def _poll(self) -> None:
@@ -66,7 +66,7 @@ class ToolListWatch:
             if known.tenant != tenant or known.epoch == epoch:
                 continue
             try:
-                listed = self._listed(known.caller, await self._app.identify(known.caller.call_context))
+                listed = await self._listed(known.caller, await self._app.identify(known.caller.call_context))
             except Unavailable:
                 continue
             except WeftlineError:

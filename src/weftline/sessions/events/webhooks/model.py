@@ -114,10 +114,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown_url(self) -> str:
-        """Return a shortened address: the full path and the query may contain a secret."""
-        parts = urlsplit(self.url)
-        path = parts.path if len(parts.path) <= _SHOWN_OF_PATH else f"{parts.path[:_SHOWN_OF_PATH]}..."
-        return f"{parts.scheme}://{parts.netloc}{path}{'?...' if parts.query else ''}"
+        return shown_url(self.url)
 
     def wants(self, recorded: StoredEvent, owner: Actor) -> bool:
         """Whether to send an event: it matches the filter, and the owner may see it.
@@ -177,6 +174,13 @@ def check_url(url: str) -> None:
         raise InvalidInput("url: use an absolute address, such as https://example.com/hook.", field="url")
     if "@" in parts.netloc:
         raise InvalidInput("url: remove the user name and password from the address.", field="url")
+
+
+def shown_url(url: str) -> str:
+    """Return a shortened address: the full path and the query may contain a secret."""
+    parts = urlsplit(url)
+    path = parts.path if len(parts.path) <= _SHOWN_OF_PATH else f"{parts.path[:_SHOWN_OF_PATH]}..."
+    return f"{parts.scheme}://{parts.netloc}{path}{'?...' if parts.query else ''}"
 
 
 def host_of(url: str) -> str:
