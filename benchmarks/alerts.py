@@ -21,13 +21,13 @@ from benchmarks.servers import TENANT, call, folder
 from benchmarks.wire import run_async
 from weftline.app.app import App
 from weftline.insight.alerts.model import DIGEST_FROM
-from weftline.jobs.alerts import EVALUATE_EVERY_SECONDS
+from weftline.jobs.figures import EVALUATE_EVERY_SECONDS
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
-from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weftline.models.metering.sql import UsageStore
+from weftline.models.metering import NewUsageEntry, UsageKey, UsageSums
+from weftline.models.sql import UsageStore
 from weftline.prompts.assembly.sql import ReceiptStore
-from weftline.prompts.efficiency.model import efficiency_of
+from weftline.prompts.efficiency import efficiency_of
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
 from weftline.testing.clock import FrozenClock

@@ -19,13 +19,13 @@ from benchmarks.servers import TENANT, call, folder
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.models.budgets.service import Budgets
+from weftline.models.budget_limits import Budgets
 from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weftline.models.budgets.model import BudgetUse
+    from weftline.models.budgets import BudgetUse
 
 _UNCHECKED, _UNBOUND, _BOUND = "unchecked", "unbound", "bound"
 _AGENTS = (_UNCHECKED, _UNBOUND, _BOUND)

@@ -28,8 +28,8 @@ from msgspec import structs
 
 from benchmarks.harness import Row, compared, limited
 from weftline.indexing.text_analysis import stem, tokens, words
-from weftline.kernel.tokens import approximate_tokens
-from weftline.models.language_models.model import ConversationMessage, ToolCall
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models.content import ConversationMessage, ToolCall
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.facts.extraction import WindowReader
 from weftline.windows.compaction.model import CompactionSource

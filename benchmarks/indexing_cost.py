@@ -19,7 +19,7 @@ from benchmarks.servers import folder, prepare, weftline_server
 from benchmarks.wire import Connection, request, run_async
 from weftline.app.app import App
 from weftline.jobs.session_indexing import INDEX
-from weftline.jobs.session_vectors import EMBED
+from weftline.jobs.vectors import EMBED
 from weftline.providers.embedders.factory import configured_embedders
 from weftline.settings import Settings
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from weftline.indexing.embeddings.model import Model, Purpose, Vectors
+    from weftline.indexing.embeddings import Model, Purpose, Vectors
     from weftline.providers.embedders.local import LocalEmbedder
 
 _MILLIS = 1_000

@@ -14,8 +14,8 @@ from benchmarks.harness import Row, compared
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, call, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weftline.indexing.collections.model import domain_collection, embedded_text
-from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.collections import domain_collection, embedded_text
+from weftline.indexing.sql import CollectionStore
 from weftline.providers.embedders.factory import configured_embedders
 from weftline.storage.sql.database import Scope
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weftline.app.app import App
-    from weftline.indexing.embeddings.model import Embedder
+    from weftline.indexing.embeddings import Embedder
     from weftline.kernel.transaction import Transaction
 
 _MIN_RATIO = 0.8

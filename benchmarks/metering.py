@@ -22,7 +22,7 @@ from benchmarks.usage_month import backends_of, cpu_of, measure_month
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.models.metering.sql import UsageStore
+from weftline.models.sql import UsageStore
 from weftline.settings import Settings
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from weftline.app.app import App
+    from weftline.models.language_models.content import WireForm
     from weftline.models.language_models.conversation_requests import RequestForm
-    from weftline.models.language_models.model import WireForm
-    from weftline.state.agent_context.proxy_settings import ProxyMode
+    from weftline.state.agent_context.settings import ProxyMode
 
 _MODELS: dict[str, tuple[str, WireForm]] = {
     "anthropic": ("claude-sonnet-5", "anthropic"),

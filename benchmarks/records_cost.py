@@ -24,7 +24,7 @@ from benchmarks.harness import SECOND_IN_MICROS, Row
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weftline.access.acl_column import encode_patterns
+from weftline.access.model import encode_patterns
 from weftline.app import wiring
 from weftline.kernel.clock import to_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation

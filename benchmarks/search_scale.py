@@ -26,13 +26,13 @@ from benchmarks.wire import run_async
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.indexing.collections.model import NewChunk, domain_collection
-from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.collections import NewChunk, domain_collection
+from weftline.indexing.sql import CollectionStore
 from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.identity import ANYONE
 from weftline.knowledge.model import Domain
 from weftline.knowledge.sql import DomainStore
-from weftline.search.index_view import CollectionQuery
+from weftline.search.model import CollectionQuery
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weftline.kernel.transaction import Transaction
-    from weftline.search.index_view import View
+    from weftline.search.model import View
 
     Floats = NDArray[np.float32]
 

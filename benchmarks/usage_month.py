@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.harness import Row, cpu_seconds, limited
 from benchmarks.servers import TENANT, call
 from weftline.app.app import App
-from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP
+from weftline.jobs.figures import PRUNE_USAGE, ROLL_UP
 from weftline.kernel.clock import to_micros
-from weftline.models.metering.model import UNITS, NewUsageEntry, UsageKey, UsageSums
-from weftline.models.metering.rollup import max_rows
-from weftline.models.metering.sql import UsageStore
+from weftline.models.metering import UNITS, NewUsageEntry, UsageKey, UsageSums, max_rows
+from weftline.models.sql import UsageStore
 from weftline.settings import Settings
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.testing.clock import FrozenClock

@@ -19,10 +19,10 @@ from benchmarks.search_scale import grow
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weftline.app.app import App
-from weftline.prompts.assembly import conversation, materials, packers, prompt_trust, service
+from weftline.prompts.assembly import conversation, gather, packers, prompt_trust, service
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.settings import Settings
-from weftline.state.layers.data_elements import data_element
+from weftline.state.layers.prefix import data_element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ def _unprotected() -> Iterator[None]:
             (conversation, "sanitise_message", lambda message: message),
             (conversation, "data_message", lambda message, *_, **__: message),
             (packers, "data_element", lambda text, *_, **__: text),
-            (materials, "sanitise", lambda text: text),
+            (gather, "sanitise", lambda text: text),
             (prompt_trust, "_masked", lambda text, _: text),
         ):
             stack.enter_context(patch.object(module, name, replacement))

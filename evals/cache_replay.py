@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 from evals.assembly_sets import SETS
 from evals.product import AGENT, CachedEmbedder, open_product
 from evals.results import Row
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.models.language_models.catalog import load_catalog
-from weftline.models.language_models.model import (
+from weftline.models.language_models.content import (
     ConversationMessage,
     Prompt,
     PromptBlock,
     ToolCall,
     ToolDefinition,
 )
-from weftline.models.language_models.wire import render
+from weftline.models.language_models.conversation_requests import render
 from weftline.providers.prices import PriceTable
 from weftline.testing.prompt_cache import CacheSimulator
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from evals.assembly_sets import AssemblySet
     from evals.product import Product
     from weftline.models.language_models.catalog import ModelInfo
-    from weftline.models.language_models.model import WireForm
+    from weftline.models.language_models.content import WireForm
 
 _SESSION, _DOMAIN = "loop", "minutes"
 _MODELS: dict[str, tuple[str, WireForm]] = {

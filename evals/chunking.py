@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from evals.message_search import Bm25
 from evals.results import Row
 from weftline.indexing.chunking.chunker import split_into_chunks
-from weftline.indexing.chunking.media_types import detect_type
 from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.chunking.reader import detect_type
+from weftline.kernel.ports import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from evals.compaction_sessions import SESSIONS, planted_session, statements, survives, text_of
 from evals.results import Row
-from weftline.kernel.tokens import approximate_tokens
-from weftline.models.language_models.model import ConversationMessage
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models.content import ConversationMessage
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.facts.extraction import extract_facts
 from weftline.windows.compaction.model import CompactionSource, StrategyName, is_stated

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.kernel.tokens import approximate_tokens
-from weftline.models.language_models.model import ConversationMessage, Role, ToolCall
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models.content import ConversationMessage, Role, ToolCall
 from weftline.windows.compaction.compacted_events import compacted
 from weftline.windows.model import Category, WindowEvent
 

@@ -19,7 +19,7 @@ from evals.calibration import auroc
 from evals.efficiency_cases import answer_cases
 from evals.efficiency_fit import FittedUse, agreement, compared_cases, fitted, mean_f1
 from evals.results import Row
-from weftline.prompts.efficiency.calibration import QUOTED_TERMS, USED_LIKELIHOOD, VECTORS, WORDS
+from weftline.prompts.efficiency import QUOTED_TERMS, USED_LIKELIHOOD, VECTORS, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -23,8 +23,8 @@ from evals.efficiency_cases import first_answer, restated
 from evals.efficiency_fit import is_development
 from evals.product import CachedEmbedder, open_product
 from evals.results import Row
-from weftline.prompts.efficiency.parts import text_parts
-from weftline.state.agent_context.alert_settings import DEFAULT_CALLS, DEFAULT_EFFICIENCY
+from weftline.prompts.efficiency import text_parts
+from weftline.state.agent_context.settings import DEFAULT_CALLS, DEFAULT_EFFICIENCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

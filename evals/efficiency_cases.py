@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evals.assembly_sets import lines_of, meetings, sample, turns_retrieved
 from weftline.indexing.text_analysis import terms
-from weftline.kernel.tokens import approximate_tokens
-from weftline.prompts.efficiency.model import PromptItem
-from weftline.prompts.efficiency.parts import text_parts
+from weftline.kernel.ports import approximate_tokens
+from weftline.prompts.efficiency import PromptItem, text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

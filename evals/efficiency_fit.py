@@ -1,4 +1,4 @@
-"""Fits the constants of weftline.prompts.efficiency.calibration on answers whose evidence is known.
+"""Fits the constants of weftline.prompts.efficiency on answers whose evidence is known.
 
 Only the development half of the conversations, documents and claims is used. Logistic regression over the features of
 each part of a prompt; every set counts equally. The model of words is fitted on all parts, the one with vectors on
@@ -17,9 +17,17 @@ from evals.efficiency_cases import answer_cases
 from evals.results import Row
 from evals.vector_cache import VectorCache
 from weftline.models.language_models.answers import ModelAnswer
-from weftline.prompts.efficiency.calibration import DOUBT, MIN_QUOTED_TERMS, QUOTED_TERMS, UseModel, figures
-from weftline.prompts.efficiency.model import ScoredPrompt
-from weftline.prompts.efficiency.scoring import MAX_EMBEDDED_ITEMS, answer_parts, compare
+from weftline.prompts.efficiency import (
+    DOUBT,
+    MAX_EMBEDDED_ITEMS,
+    MIN_QUOTED_TERMS,
+    QUOTED_TERMS,
+    ScoredPrompt,
+    UseModel,
+    answer_parts,
+    compare,
+    figures,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
 
     from evals.calibration_cases import Figures
     from evals.efficiency_cases import AnswerCase
-    from weftline.prompts.efficiency.scoring import ComparedPart
+    from weftline.prompts.efficiency import ComparedPart
 
     Flags = NDArray[np.bool_]
 

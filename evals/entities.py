@@ -21,21 +21,21 @@ from evals.results import Row
 from evals.retrieval_runs import runs_over
 from evals.retrieval_sets import Corpus
 from evals.vector_cache import VectorCache
-from weftline.indexing.collections.model import SESSIONS
+from weftline.indexing.collections import SESSIONS
 from weftline.indexing.entities import extract_entities
 from weftline.kernel.clock import to_micros
 from weftline.search.model import Query
 from weftline.search.ranking import score_views
 from weftline.search.references import RecentItem, expanded_query, may_refer, resolve_references
 from weftline.search.selection import select_results
-from weftline.search.session_indexing.cursor import IndexItem
-from weftline.search.session_indexing.item_text import ItemText, chunks_of
+from weftline.search.session_cursor import IndexItem
+from weftline.search.session_item_text import ItemText, chunks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from evals.retrieval_runs import Answer
-    from weftline.search.index_view import Floats, View
+    from weftline.search.model import Floats, View
 
 _DATA = Path(__file__).parent / "data"
 # A Tuesday.

@@ -19,8 +19,7 @@ from rapidfuzz import fuzz, process
 
 from evals.results import Row
 from weftline.indexing.text_analysis import FILLER_WORDS, tokens
-from weftline.sessions.messages.search.fuzzy_ranking import search
-from weftline.sessions.messages.search.inverted_index import MessageIndex
+from weftline.sessions.messages.fuzzy_ranking import MessageIndex, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from evals.injection.corpora import lines_of
 from evals.results import Row
-from weftline.kernel.tokens import approximate_tokens
-from weftline.models.language_models.model import ConversationMessage
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models.content import ConversationMessage
 from weftline.windows.compaction.facts.extraction import extract_facts
 from weftline.windows.compaction.model import FactKind
 from weftline.windows.model import Category, WindowEvent
@@ -21,7 +21,7 @@ from weftline.windows.model import Category, WindowEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weftline.models.language_models.model import Role
+    from weftline.models.language_models.content import Role
 
 _PAIRS = Path(__file__).parent / "data" / "pairs"
 

@@ -19,14 +19,14 @@ from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.jobs.ingestion import INGEST
 from weftline.jobs.session_indexing import INDEX
-from weftline.jobs.session_vectors import EMBED
+from weftline.jobs.vectors import EMBED
 from weftline.providers.embedders.local import MINILM
 from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from weftline.indexing.embeddings.model import Model, Purpose, Vectors
+    from weftline.indexing.embeddings import Model, Purpose, Vectors
 
 _TENANT = "default"
 _ADMIN, AGENT = "admin", "agent"

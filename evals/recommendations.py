@@ -21,16 +21,14 @@ import msgspec
 from evals.product import AGENT, CachedEmbedder, open_product
 from evals.recommendation_sets import DOMAIN, evaluation_sets, held_out_sets
 from evals.results import Row
-from weftline.insight.recommendations.compaction_replay import views_under
 from weftline.insight.recommendations.model import ProposedSettings
-from weftline.insight.recommendations.recorded_calls import ReplayStores
-from weftline.insight.recommendations.replay import Replay, ReplayServices, document_of
-from weftline.insight.recommendations.trials import Control, try_proposal
+from weftline.insight.recommendations.recorded_calls import Replay, ReplayServices, ReplayStores, document_of
+from weftline.insight.recommendations.trials import Control, try_proposal, views_under
 from weftline.kernel.identity import system_actor
 from weftline.models.language_models.catalog import load_catalog
 from weftline.providers.prices import PriceTable
 from weftline.providers.tokenizers import TokenizerRegistry
-from weftline.state.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
+from weftline.state.agent_context.settings import CompactionSettings, ResolvedCompaction
 from weftline.storage.sql.database import Scope
 from weftline.windows.compaction.compactor import Compactor
 
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from evals.product import Product
     from evals.recommendation_sets import EvaluationSet, Question, Work
     from weftline.insight.recommendations.model import TriedCall
-    from weftline.insight.recommendations.replay import RecordedWindow, ReplayedCall
+    from weftline.insight.recommendations.recorded_calls import RecordedWindow, ReplayedCall
 
 _MODEL = "gpt-4o"
 _BETWEEN_CALLS = timedelta(seconds=20)

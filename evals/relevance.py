@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from evals.product import Product
     from evals.relevance_cases import RelevanceCase
-    from weftline.search.evidence import CollectionEvidence
+    from weftline.search.calibration import CollectionEvidence
 
     Chosen = list[NDArray[np.bool_]]
 

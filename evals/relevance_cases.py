@@ -18,13 +18,13 @@ import numpy as np
 from evals.assembly_sets import lines_of
 from evals.retrieval_sets import SETS, Corpus, Dataset, EvalQuestion, is_relevant, recall_of
 from evals.vector_cache import VectorCache
-from weftline.indexing.collections.model import SESSIONS
+from weftline.indexing.collections import SESSIONS
 from weftline.kernel.clock import to_micros
 from weftline.search.calibration import ranking_features
 from weftline.search.model import Query
 from weftline.search.ranking import score_views
-from weftline.search.session_indexing.cursor import IndexItem
-from weftline.search.session_indexing.item_text import ItemText, chunks_of
+from weftline.search.session_cursor import IndexItem
+from weftline.search.session_item_text import ItemText, chunks_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weftline.search.calibration import RankingFeatures
-    from weftline.search.index_view import Floats
+    from weftline.search.model import Floats
     from weftline.search_index.view import CollectionView
 
 Kind = Literal["own", "mixed", "elsewhere", "similar"]

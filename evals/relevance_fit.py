@@ -1,4 +1,4 @@
-"""Fits the constants of weftline.search.evidence, and judges each set by constants fitted without it."""
+"""Fits the constants of weftline.search.calibration, and judges each set by constants fitted without it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from evals.calibration_fit import logistic_regression
 from evals.relevance_cases import OTHERS, relevance_cases
 from evals.results import Row
-from weftline.search.evidence import EvidenceModel, distances, evidence, log_size, strength_of
+from weftline.search.calibration import EvidenceModel, distances, evidence, log_size, strength_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from evals.relevance_cases import Candidates, RelevanceCase
-    from weftline.search.evidence import CollectionEvidence
+    from weftline.search.calibration import CollectionEvidence
 
     Asked = tuple[RelevanceCase, Candidates]
 

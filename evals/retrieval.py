@@ -13,8 +13,8 @@ from msgspec import structs
 
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
-from weftline.indexing.collections.model import Chunk
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.collections import Chunk
+from weftline.kernel.ports import approximate_tokens
 from weftline.prompts.assembly.passages import render_context
 from weftline.search.model import RankingWeights
 from weftline.search.neighbours import passage_ref
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from evals.retrieval_runs import Answer, Runs
     from evals.retrieval_sets import Corpus, EvalQuestion
-    from weftline.search.index_view import View
+    from weftline.search.model import View
     from weftline.search_index.view import CollectionView
 
 # Recall of plain BM25, and the target.

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from evals.retrieval_sets import Corpus, Dataset, EvalQuestion
     from weftline.search.calibration import RankingFeatures
-    from weftline.search.index_view import Floats, View
-    from weftline.search.model import Ranking
+    from weftline.search.model import Floats, Ranking, View
     from weftline.search_index.view import CollectionView
 
 BEST = 10

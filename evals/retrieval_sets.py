@@ -14,17 +14,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from weftline.indexing.chunking.chunker import split_into_chunks
-from weftline.indexing.chunking.media_types import detect_type
 from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weftline.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
+from weftline.indexing.chunking.reader import detect_type
+from weftline.indexing.collections import SESSIONS, IndexedChunk, NewChunk, domain_collection
 from weftline.indexing.entities import extract_entities, pack_entities
 from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.clock import DAY_MICROS, to_micros
-from weftline.kernel.tokens import approximate_tokens
-from weftline.search.index_view import CollectionQuery
-from weftline.search.session_indexing.cursor import IndexItem
-from weftline.search.session_indexing.item_text import ItemText
-from weftline.search.session_indexing.item_text import chunks_of as message_chunks
+from weftline.kernel.ports import approximate_tokens
+from weftline.search.model import CollectionQuery
+from weftline.search.session_cursor import IndexItem
+from weftline.search.session_item_text import ItemText
+from weftline.search.session_item_text import chunks_of as message_chunks
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
 

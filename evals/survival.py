@@ -29,8 +29,8 @@ from evals.product import CachedEmbedder, open_product
 from evals.results import Row
 from evals.rulers import closed, share_by_groups
 from weftline.providers.tokenizers import TokenizerRegistry
-from weftline.safety.injection.model import HARMLESS, Detection
-from weftline.validation.statements import Passages, Said, as_events, spread
+from weftline.safety.injection import HARMLESS, Detection
+from weftline.validation.compaction import Passages, Said, as_events, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

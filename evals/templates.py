@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evals.assembly_sets import lines_of, long_documents
 from evals.product import CachedEmbedder, open_product
 from evals.results import Row
-from weftline.jobs.domain_evaluation import EVALUATE
+from weftline.jobs.ingestion import EVALUATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from evals.results import Row
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:

@@ -23,10 +23,9 @@ from evals.results import Row
 from evals.retrieval_sets import MatchesAll, as_indexed
 from evals.vector_cache import VectorCache
 from weftline.app.tools.catalogue import ranking_query
-from weftline.kernel.tokens import approximate_tokens
-from weftline.prompts.tools.definitions import cleaned, definition_tokens, registered, searched_chunks
-from weftline.prompts.tools.model import LOADED, NAMED, TOOLS
-from weftline.search.index_view import CollectionQuery
+from weftline.kernel.ports import approximate_tokens
+from weftline.prompts.tools.model import LOADED, NAMED, TOOLS, cleaned, definition_tokens, registered, searched_chunks
+from weftline.search.model import CollectionQuery
 from weftline.search.ranking import rank
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from weftline.indexing.collections.model import NewChunk
-    from weftline.search.index_view import Floats
+    from weftline.indexing.collections import NewChunk
+    from weftline.search.model import Floats
 
 _SETS = ("bfcl_live", "metatool", "livemcp")
 # Of what loading everything finds, and of its tokens.

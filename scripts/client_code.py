@@ -19,8 +19,8 @@ from error_tree import public_errors
 from msgspec.structs import FieldInfo
 
 from weftline.client._calling import class_name, group_of, method_name, parameters_source
+from weftline.kernel.data_files import IndexedOperation, Parameter
 from weftline.kernel.operation import Operation
-from weftline.kernel.operation_index import IndexedOperation, Parameter
 
 _HEADER = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
 _PREFIX = "weftline."

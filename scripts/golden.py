@@ -27,7 +27,7 @@ from command_line_page import commands
 from error_tree import all_errors, kind_of
 from played_calls import played
 
-from weftline.access.tool_profiles import PROFILES
+from weftline.access.steps import PROFILES
 from weftline.app.registry import all_operations
 from weftline.app.tools.toolbox import Toolbox
 from weftline.kernel.events import EventType

@@ -20,7 +20,20 @@ _SMALL_FILE = 60
 _GENERATED = "# Written by scripts/generate.py"
 # Packages around the rooms; every other one is a room.
 _RINGS = frozenset(
-    ("app", "client", "demo", "encoder", "jobs", "kernel", "providers", "schemas", "search_index", "storage", "testing")
+    (
+        "adapters",
+        "app",
+        "client",
+        "demo",
+        "encoder",
+        "jobs",
+        "kernel",
+        "providers",
+        "schemas",
+        "search_index",
+        "storage",
+        "testing",
+    )
 ) | {"transports", "validation"}
 _NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

@@ -23,7 +23,7 @@ from weftline.kernel.errors import WeftlineError
 from weftline.settings import Settings
 from weftline.testing.clock import FrozenClock
 from weftline.transports.http.http_io import error_body
-from weftline.windows.compaction.facts import statements
+from weftline.windows.compaction.facts import units
 
 # Of the classifier.
 _DIGITS = 1
@@ -80,7 +80,7 @@ def _counting_ids() -> Iterator[None]:
         patch.object(secrets, "token_urlsafe", lambda size=32: octets(size).hex()),
         patch.object(os, "urandom", octets),
         patch.object(time, "time_ns", lambda: next(numbers)),
-        patch.object(statements, "_classifier", _RoundingClassifier),
+        patch.object(units, "_classifier", _RoundingClassifier),
     ):
         yield
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.kill_campaign.kinds import INDEX_SECONDS, POLL_SECONDS, Kind, as_admin, as_agent
 from weftline.kernel.errors import NotFound
-from weftline.models.metering.model import SUM_NAMES, UNITS, UsageSums
-from weftline.models.metering.sql import UsageStore
+from weftline.models.metering import SUM_NAMES, UNITS, UsageSums
+from weftline.models.sql import UsageStore
 from weftline.storage.sql.database import Scope
 from weftline.windows.compaction.model import OPEN_STATES
 
 if TYPE_CHECKING:
     from weftline.app.app import App
     from weftline.kernel.transaction import Transaction
-    from weftline.models.metering.model import UsageEntry
+    from weftline.models.metering import UsageEntry
 
 TENANT = "default"
 # Agent whose calls are limited by a budget.

@@ -32,7 +32,7 @@ import numpy as np
 
 from weftline.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
 from weftline.encoder.classifier import read_weights
-from weftline.encoder.installed import installed_weights
+from weftline.encoder.onnx_files import installed_weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

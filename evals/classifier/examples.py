@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evals.injection import corpora
 from weftline.encoder.wordpiece import WordPieceTokenizer
-from weftline.safety.injection.normal_form import normalise
-from weftline.safety.injection.segments import segments
-from weftline.safety.injection.windows import token_windows
+from weftline.safety.injection import normalise, segments, token_windows
 from weftline.windows.compaction.facts.units import units_of
 
 if TYPE_CHECKING:

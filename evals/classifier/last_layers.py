@@ -40,7 +40,7 @@ from evals.classifier.authors import (
 from evals.classifier.examples import LISTS, Tokens, author_labels, joined, list_lines
 from weftline.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
 from weftline.encoder.classifier import TextClassifier, read_weights
-from weftline.encoder.installed import installed_weights
+from weftline.encoder.onnx_files import installed_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

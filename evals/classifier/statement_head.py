@@ -23,7 +23,7 @@ import numpy as np
 from evals.classifier.examples import KINDS, LISTS, list_lines
 from evals.injection.corpora import lines_of
 from weftline.encoder.classifier import TextClassifier, pooled, read_weights
-from weftline.encoder.installed import installed_weights
+from weftline.encoder.onnx_files import installed_weights
 from weftline.windows.compaction.facts.units import units_of
 
 Array = np.ndarray[Any, np.dtype[Any]]

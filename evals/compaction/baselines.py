@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evals.compaction.corpora import Conversation, Message
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import TokenCounter
 
     Array = np.ndarray[Any, Any]
 

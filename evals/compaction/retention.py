@@ -23,14 +23,14 @@ from evals.compaction import baselines
 from evals.compaction.corpora import SETS, read_set, retained_facts
 from evals.compaction.train import load_trained, utterances
 from evals.results import Row
-from weftline.models.language_models.model import ConversationMessage
+from weftline.models.language_models.content import ConversationMessage
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.windows.compaction.compacted_events import compacted
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.facts.extraction import extract_facts
 from weftline.windows.compaction.model import CompactionSource, StrategyName
 from weftline.windows.compaction.reduction import reducer
-from weftline.windows.compaction.strategies.choice import lay_out
+from weftline.windows.compaction.strategies import lay_out
 from weftline.windows.compaction.summariser import ExtractiveSummariser
 from weftline.windows.model import Category, WindowEvent
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from evals.compaction.corpora import Conversation
     from weftline.windows.compaction.model import KeyFact
-    from weftline.windows.compaction.reduction.word_model import WordModel
+    from weftline.windows.compaction.reduction.features import WordModel
 
     Method = Callable[[Conversation, float], str]
 

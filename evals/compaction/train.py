@@ -22,11 +22,9 @@ import numpy as np
 from evals.compaction.corpora import SETS, normalise, read_set, retained_facts
 from weftline.encoder.wordpiece import bert_vocabulary
 from weftline.providers.tokenizers import TokenizerRegistry
-from weftline.windows.compaction.reduction.features import word_features
+from weftline.windows.compaction.reduction.features import WordModel, load_model, word_features
 from weftline.windows.compaction.reduction.reducer import Utterance, reduce_texts
-from weftline.windows.compaction.reduction.units import split
-from weftline.windows.compaction.reduction.word_lists import ENGLISH
-from weftline.windows.compaction.reduction.word_model import WordModel, load_model
+from weftline.windows.compaction.reduction.units import ENGLISH, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

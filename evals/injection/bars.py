@@ -17,7 +17,7 @@ from weftline.providers.injection.local import DATA, TALK, load_included
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weftline.safety.injection.detector import EncoderDetector
+    from weftline.safety.injection import EncoderDetector
 
 _AUTHORS = Path(__file__).parents[1] / "data" / "injection_authors"
 _UNTRAINED = ("f", "r", "s")

@@ -18,14 +18,13 @@ from evals.results import Row
 from evals.rulers import closed, share_by_groups
 from weftline.encoder.wordpiece import WordPieceTokenizer
 from weftline.providers.injection.local import load_included
-from weftline.safety.trust.precheck import precheck
+from weftline.safety.trust.scanner import precheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from evals.classifier.figures import Figure
-    from weftline.safety.injection.detector import EncoderDetector
-    from weftline.safety.injection.model import Detection
+    from weftline.safety.injection import Detection, EncoderDetector
 
 _DATA = Path(__file__).parents[1] / "data"
 _MESSAGES, _CLOSED = _DATA / "agent_messages.jsonl", _DATA / "injection_closed"

@@ -2,17 +2,16 @@
 """Every error that a call can end with; weftline.kernel.errors defines the base classes."""
 
 from weftline.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
-from weftline.access.steps import BoundToStep, StepNotFound, ToolNotInStep
-from weftline.access.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
-from weftline.access.tool_profiles import UnknownToolProfile
-from weftline.exchange.lineage.model import ItemNotFound
-from weftline.exchange.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
+from weftline.access.steps import BoundToStep, StepNotFound, ToolNotInStep, UnknownToolProfile
+from weftline.access.teams import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
+from weftline.exchange.lineage import ItemNotFound
+from weftline.exchange.missing_context import AlreadyResolved, MissingContextLimit, MissingContextNotFound
+from weftline.exchange.record_log.add import SourceItemNotFound
 from weftline.exchange.record_log.resolve_source import SourceElsewhere
-from weftline.exchange.record_log.source_items import SourceItemNotFound
 from weftline.exchange.transfer.bundle_format import BundleDamaged
 from weftline.exchange.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
 from weftline.history.branches import BranchExists, BranchInUse, BranchNotMerged
-from weftline.history.merge import UnrelatedContexts
+from weftline.history.merge_operations import UnrelatedContexts
 from weftline.history.model import (
     BranchLimit,
     BranchNotFound,
@@ -23,17 +22,12 @@ from weftline.history.model import (
     VersionNotFound,
     VersionPruned,
 )
-from weftline.history.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weftline.history.object_storage import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weftline.history.reviews import ReviewClosed, ReviewNotFound
 from weftline.indexing.chunking.reader import DocumentUnreadable
-from weftline.indexing.embeddings.model import (
-    EmbedderUnavailable,
-    EmbeddingModelUnknown,
-    SemanticSearchOff,
-    TextRefused,
-)
-from weftline.indexing.model_migration.model import ModelInUse, ModelMigrationInProgress, ModelMigrationNotFound
-from weftline.indexing.pins.model import PinLimitExceeded, PinNotFound
+from weftline.indexing.embeddings import EmbedderUnavailable, EmbeddingModelUnknown, SemanticSearchOff, TextRefused
+from weftline.indexing.model_migration import ModelInUse, ModelMigrationInProgress, ModelMigrationNotFound
+from weftline.indexing.pins import PinLimitExceeded, PinNotFound
 from weftline.insight.alerts.model import AlertNotFound, AlertResolved
 from weftline.insight.recommendations.model import RecommendationNotFound
 from weftline.kernel.errors import (
@@ -72,15 +66,14 @@ from weftline.knowledge.model import (
     DomainExists,
     DomainNotFound,
 )
-from weftline.knowledge.sources.model import FolderRefused, HookRefused, SourceNotFound, SourcesOverlap, TooManySources
+from weftline.knowledge.sources import FolderRefused, HookRefused, SourceNotFound, SourcesOverlap, TooManySources
 from weftline.knowledge.templates.model import MetadataMismatch, TemplateNotFound
-from weftline.models.budgets.model import BudgetExceeded, BudgetNotFound
+from weftline.models.budgets import BudgetExceeded, BudgetNotFound
 from weftline.models.language_models.answer_filter import AnswerTooLarge
 from weftline.models.language_models.chat_model import ChatModelError
-from weftline.prompts.assembly.model import ContextOverBudget
 from weftline.prompts.assembly.prompt_trust import PromptBlocked
-from weftline.prompts.assembly.receipts import ReceiptNotFound, ReceiptPruned
-from weftline.prompts.assembly.sent_prompt import PromptAltered
+from weftline.prompts.assembly.receipts import ContextOverBudget, ReceiptNotFound, ReceiptPruned
+from weftline.prompts.assembly.stored_prompts import PromptAltered
 from weftline.prompts.assembly.usage_report import UsageConflict
 from weftline.prompts.assembly.validate_operation import PromptOutdated
 from weftline.prompts.gateway.model import (
@@ -106,20 +99,14 @@ from weftline.safety.approvals.model import (
     TooManyApprovals,
 )
 from weftline.safety.guardrails.model import GuardrailApproval, GuardrailViolation, InvalidGuardrail
-from weftline.safety.injection.model import DetectorUnavailable
+from weftline.safety.injection import DetectorUnavailable
 from weftline.safety.trust.gate import ContentBlocked, ContentQuarantined
 from weftline.search.domain_evaluation import DomainWithoutTemplate
-from weftline.search.similar import ChunkNotFound
+from weftline.search.retriever import ChunkNotFound
 from weftline.sessions.agent_directory import RecipientNotFound
-from weftline.sessions.events.webhooks.model import (
-    AddressNotAllowed,
-    TooManyWebhooks,
-    WebhookCannotRun,
-    WebhookNotFound,
-)
-from weftline.sessions.members import TooManyMembers
-from weftline.sessions.messages.categories import ProtectedCategory
-from weftline.sessions.messages.model import MessageNotFound
+from weftline.sessions.events.webhooks import AddressNotAllowed, TooManyWebhooks, WebhookCannotRun, WebhookNotFound
+from weftline.sessions.member_operations import TooManyMembers
+from weftline.sessions.messages.model import MessageNotFound, ProtectedCategory
 from weftline.sessions.model import (
     BoundToSession,
     ConventionsNotFound,
@@ -148,7 +135,7 @@ from weftline.windows.model import (
     WindowNotFound,
     WindowTooSmall,
 )
-from weftline.windows.review import EventsHeld
+from weftline.windows.shared_windows import EventsHeld
 
 __all__ = [
     "AddressNotAllowed",

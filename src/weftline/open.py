@@ -24,9 +24,9 @@ from weftline.app.tenants import ADMIN
 from weftline.client._operations import Operations, SyncOperations
 from weftline.exchange.transfer.export import ContextExported, ExportOptions
 from weftline.exchange.transfer.importer import ContextImported
-from weftline.kernel.call_warnings import CallWarning, collected_warnings
 from weftline.kernel.correlation import NO_CORRELATION, Correlation, CorrelationIds, in_current_trace, make_correlation
 from weftline.kernel.events import Event
+from weftline.kernel.guards import CallWarning, collected_warnings
 from weftline.knowledge.document_operations import DocumentPut, FileOptions
 from weftline.sessions.events.operations import ReadEvents
 from weftline.settings import Settings

@@ -71,8 +71,7 @@ from weftline.records.refs import (
 from weftline.records.resolution import PassageResolution
 from weftline.records.resolution import resolve as _resolve
 from weftline.records.selectors import passage_digest, selectors_for, source_ref
-from weftline.records.validation import Problem, check_document, check_record
-from weftline.records.validation_errors import InvalidRecord
+from weftline.records.validation import InvalidRecord, Problem, check_document, check_record
 from weftline.records.vocabulary import SCHEMA_VERSION
 
 if TYPE_CHECKING:

@@ -3,16 +3,16 @@
 
 from weftline.access.audit import AuditEntry, AuditLog
 from weftline.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyInfo, ApiKeyList, TokenIssued
-from weftline.exchange.lineage.operations import DerivedItem, ForgottenEntry, ItemForgotten, ItemTraced
-from weftline.exchange.missing_context.answers import GapRequest
-from weftline.exchange.missing_context.operations import (
+from weftline.exchange.lineage_operations import DerivedItem, ForgottenEntry, ItemForgotten, ItemTraced
+from weftline.exchange.missing_context import GapRequest
+from weftline.exchange.missing_context_operations import (
     MissingInfo,
     MissingListed,
     MissingReported,
+    MissingRequested,
     MissingResolved,
     PossibleSource,
 )
-from weftline.exchange.missing_context.requests import MissingRequested
 from weftline.exchange.record_log.add import AddedRecord, LifecycleSet, RecordsAdded
 from weftline.exchange.record_log.list_records import ListedRecord, Records
 from weftline.exchange.record_log.redact import ItemRedacted, ItemRevealed
@@ -22,7 +22,6 @@ from weftline.exchange.transfer.export import ContextExported
 from weftline.exchange.transfer.importer import ContextImported
 from weftline.exchange.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weftline.exchange.transfer.policy_filter import PolicyDefinition
-from weftline.history.bisect import Bisected
 from weftline.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weftline.history.diff import Differences, KeyDiff
 from weftline.history.log import (
@@ -48,33 +47,33 @@ from weftline.history.retention import (
 )
 from weftline.history.rollback import RolledBack
 from weftline.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotListed, SnapshotTaken
-from weftline.history.verify import Verified
+from weftline.history.verify import Bisected, Verified
 from weftline.indexing.chunking.model import ChunkingOptions
-from weftline.indexing.embeddings.operations import EmbeddedTexts
-from weftline.indexing.model_migration.model import ModelComparison
-from weftline.indexing.model_migration.operations import CanaryStep, EmbeddingModelInfo, ModelList, ModelMigrationInfo
+from weftline.indexing.embeddings import EmbeddedTexts
+from weftline.indexing.model_migration import ModelComparison
+from weftline.indexing.operations import CanaryStep, EmbeddingModelInfo, ModelList, ModelMigrationInfo
 from weftline.insight.alerts.operations import AlertInfo, AlertList
-from weftline.insight.guidance.operations import UsageGuidance
-from weftline.insight.guidance.plan import PlanShown, QuotaInfo
-from weftline.insight.metrics.history import HourMetrics
-from weftline.insight.metrics.model import (
+from weftline.insight.guidance import PlanShown, QuotaInfo, UsageGuidance
+from weftline.insight.metrics import (
     BackgroundWork,
     CacheStats,
     ChatModelMetrics,
     ConnectionStats,
     DatabasePerformance,
+    HourMetrics,
     JobFigures,
     OperationMetrics,
+    Performance,
+    PerformanceTargets,
     PerformanceTrends,
     PoolStats,
+    ResourceInfo,
     SystemInfo,
     SystemPerformance,
 )
-from weftline.insight.metrics.operations import Performance, PerformanceTargets, ResourceInfo
 from weftline.insight.recommendations.model import Evidence, ProposedSettings, Trial, TriedCall
 from weftline.insight.recommendations.operations import AdviceItem, AdviceList, AdviceShown, AdviceTried
-from weftline.insight.usage.model import UsageFigures
-from weftline.insight.usage.operations import UsageExported, UsageReported, UsageRow
+from weftline.insight.usage import UsageExported, UsageFigures, UsageReported, UsageRow
 from weftline.kernel.events import Event
 from weftline.kernel.operation import Success
 from weftline.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
@@ -83,8 +82,8 @@ from weftline.knowledge.document_review import DocumentDiscarded
 from weftline.knowledge.documents import DocumentInfo, QuarantineInfo
 from weftline.knowledge.domain_operations import DomainDeleted, DomainDetails, DomainInfo, DomainList
 from weftline.knowledge.model import FlaggedPassage
-from weftline.knowledge.sources.model import RejectedDocument, SyncCounts
-from weftline.knowledge.sources.operations import SourceAdded, SourceInfo, SourceList, SourceRemoved, SyncRequested
+from weftline.knowledge.source_operations import SourceAdded, SourceInfo, SourceList, SourceRemoved, SyncRequested
+from weftline.knowledge.sources import RejectedDocument, SyncCounts
 from weftline.knowledge.templates.model import (
     DomainEvaluation,
     DomainTemplate,
@@ -93,11 +92,10 @@ from weftline.knowledge.templates.model import (
     QuestionResult,
 )
 from weftline.knowledge.templates.operations import TemplateInfo, TemplateList, TemplateSummary
-from weftline.models.budgets.model import BudgetName
-from weftline.models.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList, ShareInfo
-from weftline.models.language_models.model import ToolCall
+from weftline.models.budgets import BudgetName
+from weftline.models.language_models.content import ToolCall
+from weftline.models.operations import BudgetDeleted, BudgetInfo, BudgetList, ShareInfo
 from weftline.prompts.assembly.get_context import Citation, ContextResponse
-from weftline.prompts.assembly.model import Candidate, Modelled, OmittedCandidate, Shortening
 from weftline.prompts.assembly.operations import BlockSummary, PromptAssembled, SuspiciousItem
 from weftline.prompts.assembly.receipt_operations import (
     PromptReplayed,
@@ -107,30 +105,35 @@ from weftline.prompts.assembly.receipt_operations import (
     SavingsReport,
 )
 from weftline.prompts.assembly.receipts import (
+    Candidate,
     CompactionUse,
     Confidence,
     CountingMethod,
+    Modelled,
+    OmittedCandidate,
     ReceiptBlock,
     ReportedUsage,
     Savings,
     SavingsTotal,
+    Shortening,
     TokenLimits,
     ToolSavings,
 )
 from weftline.prompts.assembly.usage_report import MetricsEmitted
 from weftline.prompts.assembly.validate_operation import PromptValidated
-from weftline.prompts.efficiency.model import Efficiency, ItemUse
+from weftline.prompts.efficiency import Efficiency, ItemUse
 from weftline.prompts.gateway.operations import ServerInfo, ServerList, ServerSummary, ServerTool, ToolCalled
 from weftline.prompts.tools.catalogue import FoundTool, ToolDescription, ToolsFound
 from weftline.prompts.tools.operations import (
     RegisteredToolInfo,
     RegisteredToolList,
     SelectedTool,
+    StepInfo,
+    StepList,
     ToolDraft,
     ToolsRegistered,
     ToolsSelected,
 )
-from weftline.prompts.tools.step_operations import StepInfo, StepList
 from weftline.records.event_classes import CloudEvent
 from weftline.records.model import CandidateSource, ContextSourceRef
 from weftline.records.refs import (
@@ -163,19 +166,18 @@ from weftline.safety.approvals.operations import (
     PerformedError,
 )
 from weftline.safety.guardrails.model import Guardrail
-from weftline.safety.trust.policy import InjectionActions, PiiActions, SecretActions, TrustPolicy
-from weftline.safety.trust.views import TrustInfo
+from weftline.safety.trust.model import InjectionActions, PiiActions, SecretActions, TrustInfo, TrustPolicy
 from weftline.search.domain_evaluation import EvaluationInfo
 from weftline.search.entity_operations import EntityInfo, EntityListing
 from weftline.search.operations import SearchResponse, SimilarResponse
 from weftline.search.pin_operations import PinInfo, PinList, PinRemoved
+from weftline.search.reindex import DomainReindexStatus, ReindexStatus
 from weftline.search.results import PassageInfo, PendingItems, ResolvedReference
-from weftline.search.session_indexing.reindex import DomainReindexStatus, ReindexStatus
 from weftline.sessions.agent_directory import AgentList, ListedAgent
-from weftline.sessions.events.operations import Events
-from weftline.sessions.events.webhooks.operations import (
+from weftline.sessions.events.operations import (
     DeliveryInfo,
     DeliveryList,
+    Events,
     WebhookCreated,
     WebhookDeleted,
     WebhookInfo,
@@ -186,9 +188,13 @@ from weftline.sessions.events.webhooks.operations import (
 from weftline.sessions.member_operations import AgentReinstated, MembersAdded, MembersRemoved
 from weftline.sessions.messages.inbox_operations import InboxMessage, InboxPage
 from weftline.sessions.messages.operations import MessageAdded, MessageInfo, Messages, VisibilityChanged
-from weftline.sessions.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime, TimeRange
-from weftline.sessions.messages.search.operations import MessageSearchResponse
-from weftline.sessions.messages.search.searcher import MessageMatch
+from weftline.sessions.messages.search import MessageMatch
+from weftline.sessions.messages.search_operations import (
+    MessagesBySender,
+    MessagesByTime,
+    MessageSearchResponse,
+    TimeRange,
+)
 from weftline.sessions.messages.session_overview import (
     SessionFound,
     SessionOverview,
@@ -197,13 +203,10 @@ from weftline.sessions.messages.session_overview import (
 )
 from weftline.sessions.model import SessionConfig
 from weftline.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionInfo, SessionList
-from weftline.sessions.teams.operations import MemberChanged, MemberInfo, TeamDeleted, TeamInfo, TeamList, TeamShown
-from weftline.state.agent_context.alert_settings import AlertSettings
-from weftline.state.agent_context.compaction_settings import CompactionSettings
+from weftline.sessions.team_operations import MemberChanged, MemberInfo, TeamDeleted, TeamInfo, TeamList, TeamShown
 from weftline.state.agent_context.copy_context import ContextCopied
-from weftline.state.agent_context.critical import CriticalChange, CriticalUpdate
 from weftline.state.agent_context.definitions import AgentDefined, DefinitionRead
-from weftline.state.agent_context.proxy_settings import ProxySettings
+from weftline.state.agent_context.permissions import CriticalChange, CriticalUpdate
 from weftline.state.agent_context.pull import (
     ContextChanges,
     ContextPulled,
@@ -215,6 +218,7 @@ from weftline.state.agent_context.pull import (
     SharedMemoryVersion,
 )
 from weftline.state.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
+from weftline.state.agent_context.settings import AlertSettings, CompactionSettings, ProxySettings
 from weftline.state.agent_context.views import AgentDefinition, ContextEntry
 from weftline.state.board.admin_view import InspectedEntry, Inspection
 from weftline.state.board.check import BoardCheck, BoardFinding
@@ -246,16 +250,20 @@ from weftline.state.layers.guardrail_operations import (
     SampleCounts,
 )
 from weftline.state.layers.operations import LayerDefined, LayerInfo, LayerList, LayerListed, LayersShown
-from weftline.state.memory.admin_view import (
+from weftline.state.memory.operations import (
     InspectedMemory,
     MemoryByScope,
+    MemoryDeleted,
+    MemoryFound,
+    MemoryInfo,
     MemoryInspected,
+    MemoryListed,
     MemoryOverview,
     MemoryResourceInfo,
+    MemorySet,
     MemoryStatistics,
     OverviewEntry,
 )
-from weftline.state.memory.operations import MemoryDeleted, MemoryFound, MemoryInfo, MemoryListed, MemorySet
 from weftline.windows.checkpoints import (
     Checkpoint,
     CheckpointBranched,
@@ -277,8 +285,7 @@ from weftline.windows.compaction.views import CompactionInfo, FactView, Original
 from weftline.windows.conversations.operations import OutputOpened, ProxiedCallInfo, ProxiedCallList, ProxySettingsShown
 from weftline.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
 from weftline.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
-from weftline.windows.review import EventsReleased
-from weftline.windows.shared_windows import WindowRefreshed, WindowRoutes
+from weftline.windows.shared_windows import EventsReleased, WindowRefreshed, WindowRoutes
 from weftline.windows.views import CategoryUse, Clamp, RouteView, WindowEventView, WindowSummary, WindowView
 
 __all__ = [

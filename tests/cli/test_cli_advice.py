@@ -16,7 +16,7 @@ from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.insight.recommendations import commands
 from weftline.jobs.session_indexing import INDEX
-from weftline.jobs.session_vectors import EMBED
+from weftline.jobs.vectors import EMBED
 from weftline.settings import Settings
 from weftline.testing.clock import FrozenClock
 

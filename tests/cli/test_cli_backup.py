@@ -18,9 +18,7 @@ from cli_support import CommandLine, free_port
 from support.databases import new_postgres_database
 from support.s3 import CREDENTIALS, REGION, new_bucket, s3_service
 from weftline.app.objects import Objects
-from weftline.history.object_storage.model import Pointer
-from weftline.history.object_storage.sql import ObjectIndex
-from weftline.history.object_storage.store import keep_staged
+from weftline.history.object_storage import ObjectIndex, Pointer, keep_staged
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import WeftlineError
 from weftline.providers.object_storage import ObjectFolder

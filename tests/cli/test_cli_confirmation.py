@@ -10,7 +10,7 @@ import pytest
 
 from weftline.app.registry import all_operations
 from weftline.kernel.operation import Effect, RateClass, Request, Success, operation
-from weftline.transports.cli import confirmation
+from weftline.transports.cli import base
 from weftline.transports.cli.generated import command_for
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ def test_a_dry_run_asks_nothing(launch: CommandLine) -> None:
 def test_every_destructive_command_says_what_it_removed() -> None:
     for each in all_operations():
         if each.destructive:
-            assert each.verb.partition("_")[0] in confirmation._DONE or each.name == "trust.forget", each.name
+            assert each.verb.partition("_")[0] in base._DONE or each.name == "trust.forget", each.name
 
 
 @pytest.fixture
 def _interactive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirmation, "interactive", lambda: True)
+    monkeypatch.setattr(base, "interactive", lambda: True)
 
 
 @pytest.mark.usefixtures("_interactive")

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from weftline.app.registry import all_operations
-from weftline.transports.cli import confirmation, guesses
+from weftline.transports.cli import base, guesses
 from weftline.transports.cli.generated import command_for
 from weftline.transports.cli.main import weftline
 
@@ -196,7 +196,7 @@ def test_replacing_a_whole_state_asks(launch: CommandLine, monkeypatch: pytest.M
         assert "CONFIRMATION_NEEDED" in refusal
         assert "replaces what is there now" in refusal
     assert launch.json("board", "read", "goal")["value"] == "Wait"
-    monkeypatch.setattr(confirmation, "interactive", lambda: True)
+    monkeypatch.setattr(base, "interactive", lambda: True)
     line = ("history", "rollback", "board:launch", "1", "--reason", "It was better")
     assert "board:launch 1, on" in launch.run(*line, stdin="n\n", code=1).stderr
     assert launch.json("board", "read", "goal")["value"] == "Wait"

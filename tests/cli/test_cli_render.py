@@ -13,7 +13,7 @@ import pytest
 
 from support import forked_python
 from weftline.kernel.operation import Response
-from weftline.models.budgets.operations import BudgetInfo
+from weftline.models.operations import BudgetInfo
 from weftline.transports.cli.render import render, row, table
 
 if TYPE_CHECKING:

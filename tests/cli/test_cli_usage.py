@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from click import unstyle
 
-from weftline.insight.usage.model import UsageFigures, figures
-from weftline.insight.usage.operations import UsageReported, UsageRow
+from weftline.insight.usage import UsageFigures, UsageReported, UsageRow, figures
 from weftline.kernel.clock import from_micros
-from weftline.models.metering.model import UsageSums
+from weftline.models.metering import UsageSums
 from weftline.transports.cli.formatters.usage import FORMATTERS
 
 if TYPE_CHECKING:
     from cli_support import CommandLine
 
-    from weftline.models.metering.queries import GroupBy
+    from weftline.models.metering import GroupBy
 
 _SONNET = "claude-sonnet-4-5"
 

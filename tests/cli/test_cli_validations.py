@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cli_support import CommandLine
 
     from support.scripted_provider import ScriptedProvider
-    from weftline.validation.statements import Material
+    from weftline.validation.compaction import Material
 
 pytestmark = pytest.mark.req("CE-V")
 

@@ -17,7 +17,7 @@ import pytest
 from support.correlation import events_of
 from weftline import SyncClient, SyncWeftline, Weftline
 from weftline.errors import KeyNotFound, SessionNotFound, SystemUnavailable
-from weftline.kernel.call_warnings import warn_caller
+from weftline.kernel.guards import warn_caller
 
 
 @pytest.fixture(scope="module")

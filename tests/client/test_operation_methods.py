@@ -17,7 +17,7 @@ import weftline.client
 from weftline import Client, SyncClient, errors, types
 from weftline.client import _operations
 from weftline.client._operations import Operations, SyncOperations
-from weftline.kernel.operation_index import operation_index
+from weftline.kernel.data_files import operation_index
 
 STUB = Path(weftline.client.__file__).with_name("_operations.pyi")
 PROGRAM = """

@@ -17,8 +17,7 @@ from support import forked_python
 from support.staying_demo import listed_keys, staying_demo
 from weftline.demo import agents as demo_agents
 from weftline.demo.agents import Agent
-from weftline.demo.narration import Narrator, _short
-from weftline.demo.run import _weftline
+from weftline.demo.run import Narrator, _short, _weftline
 from weftline.demo.story import _conclude
 from weftline.kernel.errors import SystemUnavailable
 from weftline.settings import Settings

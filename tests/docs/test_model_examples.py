@@ -11,7 +11,7 @@ import pytest
 
 from support import forked_python
 from support.scripted_provider import Answer, ScriptedProvider, scripted_provider
-from weftline.models.language_models.model import ToolCall
+from weftline.models.language_models.content import ToolCall
 
 ROOT = Path(__file__).parents[2]
 LOOK = Answer(text="I look.", tool_calls=(ToolCall("call_1", "read_metric", '{"name": "hit_ratio"}'),))

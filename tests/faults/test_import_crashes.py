@@ -11,7 +11,7 @@ import pytest
 from support.bundles import exported, imported, records
 from support.crash_injection import Crash, CrashingTransaction, CrashPoint, crash_in_writes
 from support.world import SESSION, Caller
-from weftline.exchange.transfer import restore_board
+from weftline.exchange.transfer import restore_plan
 from weftline.exchange.transfer.bundle_format import BundleDamaged
 from weftline.kernel.errors import InternalError
 from weftline.storage.sql.database import SYSTEM, Scope
@@ -84,7 +84,7 @@ async def test_an_import_that_crashes_at_any_statement_is_rolled_back(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path
 ) -> None:
     # One row per statement, so that it can crash between any two.
-    monkeypatch.setattr(restore_board, "_MAX_ROWS", 1)
+    monkeypatch.setattr(restore_plan, "_MAX_ROWS", 1)
     await fill_session(world)
     bundle = await exported(world.admin)
     before = await all_rows(world, world.other_tenant)

@@ -23,8 +23,8 @@ from support.collection_replicas import (
     wait_for_writes,
 )
 from weftline.app.diagnostics.checks import CheckStatus, check_index
-from weftline.app.search.replicas import DamageAlarm
-from weftline.search.index_view import CollectionQuery
+from weftline.app.search.replica import DamageAlarm
+from weftline.search.model import CollectionQuery
 from weftline.search_index.segment_file import FORMAT, Damaged, Stamp, open_segment
 from weftline.search_index.segment_store import SegmentStore
 

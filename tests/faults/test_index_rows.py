@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
-from weftline.app.diagnostics.search_checks import check_collections
+from weftline.app.diagnostics.checks import check_collections
 
 if TYPE_CHECKING:
     from support.world import Caller, World

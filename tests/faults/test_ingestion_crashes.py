@@ -12,8 +12,8 @@ from support.ingestion_process import ingestion_process, stuck_process
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.processes import kill_when, process
 from support.webhooks import wait_until
-from weftline.indexing.collections.model import domain_collection
-from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.collections import domain_collection
+from weftline.indexing.sql import CollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def _two_models(monkeypatch: pytest.MonkeyPatch) -> None:
     models = [WordEmbedder("old", 64), WordEmbedder("new", 96)]
     monkeypatch.setattr("weftline.app.app.configured_embedders", lambda _settings: models)
     for constant in ("_EMBED_BATCH", "_DELETE_BATCH"):
-        monkeypatch.setattr(f"weftline.indexing.model_migration.migration.{constant}", 4)
+        monkeypatch.setattr(f"weftline.indexing.model_migration.{constant}", 4)
 
 
 async def filled(world: World, documents: int) -> int:

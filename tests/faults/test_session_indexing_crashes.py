@@ -68,7 +68,7 @@ async def test_a_crash_at_any_statement_duplicates_and_loses_no_item(
 async def test_a_crash_at_any_statement_of_embedding_loses_no_vector(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.jobs.session_vectors._BATCH_SIZE", 3)
+    monkeypatch.setattr("weftline.jobs.vectors._BATCH_SIZE", 3)
     embeddings = use_scripted_embeddings(world)
     await fill_session(world)
     await world.app.scheduler.drain("search.index_sessions")

@@ -29,8 +29,8 @@ from support.hooks import (
 )
 from weftline import Weftline
 from weftline.kernel.errors import Unavailable
-from weftline.transports.hooks.digest import MAX_TOKENS
 from weftline.transports.hooks.folder import HooksFolder
+from weftline.transports.hooks.recorder import MAX_TOKENS
 from weftline.transports.hooks.repository import find_repository
 from weftline.transports.hooks.resident import ask
 

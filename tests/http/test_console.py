@@ -25,12 +25,12 @@ from support.assemblies import assemble, ingest
 from support.compaction_runs import compact, long_window
 from support.http_server import served
 from support.world import SESSION, refused
-from weftline.insight.metrics.history import HourMetrics
+from weftline.insight.metrics import HourMetrics
 from weftline.kernel.client_gone import ClientGone
 from weftline.transports.console.actions import DONE
 from weftline.transports.console.pages import PAGES
-from weftline.transports.console.pages.insight import NoCalls, days_of
-from weftline.transports.console.pages.operations import compared_hours
+from weftline.transports.console.pages.governance import NoCalls, days_of
+from weftline.transports.console.pages.overview import compared_hours
 from weftline.transports.console.rendering import (
     environment,
     render,

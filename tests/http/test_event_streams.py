@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from support.team import Team, with_timeout
-from weftline.app.subscribers import MAX_OF_PRINCIPAL
+from weftline.app.event_feed import MAX_OF_PRINCIPAL
 from weftline.transports.http.application import HttpApplication
 from weftline.transports.http.streams import _event_text
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weftline.sessions.events.webhooks.model import signed_headers
+from weftline.sessions.events.webhooks import signed_headers
 
 if TYPE_CHECKING:
     from support.team import Team

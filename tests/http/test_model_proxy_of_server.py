@@ -195,7 +195,7 @@ async def test_a_call_is_metered_and_charged_together_or_not_at_all(
     await world.admin.call("budget.set", subject="agent:planner", period="day", tokens=1_000_000)
     request = post("/anthropic/v1/messages", BODY, f"x-weftline-key: {world.planner.credential}")
     with monkeypatch.context() as patched:
-        patched.setattr("weftline.models.metering.sql.UsageStore.add", add)
+        patched.setattr("weftline.models.sql.UsageStore.add", add)
         assert (await asked(world, provider, request))[0][0] == 200
     (budget,) = (await world.admin.call("budget.list"))["budgets"]
     assert (budget["used_tokens"], await metered(world.admin)) == (0, {})

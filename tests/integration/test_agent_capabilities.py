@@ -9,8 +9,7 @@ import pytest
 
 from support.world import refused
 from weftline.app.registry import all_operations
-from weftline.insight.guidance.examples import example_request
-from weftline.insight.guidance.topics import topic_of, topics
+from weftline.insight.guidance import example_request, topic_of, topics
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
 from weftline.providers.tokenizers import TokenizerRegistry
 

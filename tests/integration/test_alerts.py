@@ -12,8 +12,8 @@ from support.assemblies import assemble
 from support.world import refused
 from weftline.app.dispatch import CallContext
 from weftline.insight.alerts.model import DIGEST_CLEAR, DIGEST_FROM
-from weftline.jobs.alerts import PRUNE_ALERTS
-from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject, team_subject
+from weftline.jobs.figures import PRUNE_ALERTS
+from weftline.kernel.events import TENANT_SUBJECT, agent_subject, team_subject
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -16,8 +16,8 @@ from support.world import SESSION, Caller, World, outcome
 from weftline.kernel.correlation import Correlation
 from weftline.records.event_classes import to_cloud_event
 from weftline.records.model import decode_record
+from weftline.records.schemas import Redaction
 from weftline.records.sql import RecordStore
-from weftline.records.store import Redaction
 from weftline.records.vocabulary import OmissionReason
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore

@@ -9,7 +9,7 @@ import pytest
 
 from support.world import outcome, refused
 from weftline.app.dispatch import CallContext
-from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import CommitMeta
 from weftline.history.model import Change, ChangeKind, ChangeMeta, Line, Point, Version, blob_hash
 from weftline.history.sql import CheckoutStore
 from weftline.state.board import board_writer as writing

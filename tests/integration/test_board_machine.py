@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.full_run import examples
 from support.world import World
 from weftline.kernel.errors import WeftlineError
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.settings import Settings
 from weftline.testing.clock import FrozenClock
 

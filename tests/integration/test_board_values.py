@@ -15,7 +15,7 @@ from support.bundles import exported, imported, items
 from support.full_run import examples
 from support.json_values import JSON, VALUES, typed
 from support.world import SESSION, World, refused
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

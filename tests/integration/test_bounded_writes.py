@@ -11,7 +11,7 @@ from msgspec import structs
 
 from support.bundles import exported, imported
 from support.world import refused
-from weftline.access.plans.model import ALLOWANCES
+from weftline.access.plans import ALLOWANCES
 from weftline.history import merge_operations, rollback
 from weftline.state.agent_context import service
 from weftline.storage.sql.database import Scope

@@ -12,11 +12,11 @@ import pytest
 from support.assemblies import TASK, add_documents, assemble, ingest, receipt
 from support.processes import outcomes_in_processes
 from support.world import SESSION, Caller, outcome, refused
-from weftline.jobs.alerts import PRUNE_ALERTS
-from weftline.kernel.call_warnings import collected_warnings
+from weftline.jobs.figures import PRUNE_ALERTS
 from weftline.kernel.clock import DAY_MICROS
-from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weftline.models.metering.sql import UsageStore
+from weftline.kernel.guards import collected_warnings
+from weftline.models.metering import NewUsageEntry, UsageKey, UsageSums
+from weftline.models.sql import UsageStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

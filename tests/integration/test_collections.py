@@ -25,7 +25,7 @@ from support.collection_replicas import (
     with_fields,
 )
 from weftline.kernel.errors import SystemUnavailable
-from weftline.search.index_view import CollectionQuery
+from weftline.search.model import CollectionQuery
 from weftline.search_index.segment_file import open_segment
 from weftline.search_index.segment_merge import merge_segments
 
@@ -231,7 +231,7 @@ async def test_files_of_deleted_collections_are_swept(world: World) -> None:
 async def test_replicas_are_evicted_under_memory_pressure(
     world: World, collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.app.search.replicas._MAX_BYTES_IN_MEMORY", 1)
+    monkeypatch.setattr("weftline.app.search.replica._MAX_BYTES_IN_MEMORY", 1)
     await collection.add(20)
     await collection.check()
     await collection.indexes.open(world.tenant, CollectionQuery("sessions"), ANN, MODEL)
@@ -340,9 +340,9 @@ async def test_segments_are_merged_off_the_event_loop(
 
 @pytest.fixture
 def few_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
+    monkeypatch.setattr("weftline.indexing.collections._MIN_RETAINED_CHANGES", 10)
     monkeypatch.setattr("weftline.app.search.service._MIN_PRUNED", 1)
-    monkeypatch.setattr("weftline.indexing.collections.sql.DELETE_BATCH_SIZE", 7)
+    monkeypatch.setattr("weftline.indexing.sql.DELETE_BATCH_SIZE", 7)
 
 
 async def change_many_times(collection: CollectionWriter) -> None:

@@ -14,8 +14,8 @@ from support.windows import ingest as ingest_events
 from support.windows import message, show
 from support.world import SESSION, World, refused
 from weftline.jobs.compaction import COMPACT
+from weftline.records.schemas import Redaction
 from weftline.records.sql import RecordStore
-from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
 from weftline.windows.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent
 

@@ -12,7 +12,7 @@ from support.jobs import pause_jobs
 from support.windows import contents, create, ingest, message
 from support.world import SESSION, refused
 from weftline.jobs.compaction import COMPACT
-from weftline.kernel.call_warnings import collected_warnings
+from weftline.kernel.guards import collected_warnings
 
 if TYPE_CHECKING:
     from support.world import Caller, World

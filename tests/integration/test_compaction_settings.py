@@ -11,7 +11,7 @@ from support.windows import create, show
 from support.world import SESSION, refused
 from weftline.access.sql import AccessStore
 from weftline.state.agent_context import definitions
-from weftline.state.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
+from weftline.state.agent_context.settings import CompactionSettings, ResolvedCompaction
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.windows.agent_settings import compaction_settings

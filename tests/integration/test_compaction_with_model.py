@@ -17,10 +17,10 @@ from support.windows import create, ingest, message, published
 from support.world import SESSION, Caller, World
 from weftline.app.app import App
 from weftline.jobs.compaction import COMPACT
-from weftline.providers.chat_models.resilient import ResilientChatModel
+from weftline.providers.chat_models.endpoint import ResilientChatModel
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.model_summariser import REASONS
-from weftline.windows.compaction.summarisers import NOT_CONFIGURED
+from weftline.windows.compaction.runs import NOT_CONFIGURED
 
 FACTS = [
     "We decided to keep the journal in PostgreSQL 16.4.",

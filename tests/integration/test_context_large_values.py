@@ -22,7 +22,7 @@ from support.contexts import (
     version_of,
 )
 from support.world import outcome, refused
-from weftline.history.object_storage.model import ObjectStorageUnavailable, Pointer
+from weftline.history.object_storage import ObjectStorageUnavailable, Pointer
 
 if TYPE_CHECKING:
     from pathlib import Path

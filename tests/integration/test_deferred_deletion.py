@@ -10,8 +10,8 @@ from support.indexed_items import check_index_complete, indexed_texts
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import SESSION, refused
-from weftline.jobs.cleanup import _delete_batch
-from weftline.state.board.branch_entries import BranchEntries
+from weftline.jobs.retention import _delete_batch
+from weftline.state.board.board_view import BranchEntries
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 
@@ -43,7 +43,7 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use small batches and pause the deletion job."""
-    monkeypatch.setattr("weftline.indexing.collections.sql.DELETE_BATCH_SIZE", 4)
+    monkeypatch.setattr("weftline.indexing.sql.DELETE_BATCH_SIZE", 4)
     monkeypatch.setattr("weftline.knowledge.sql._DELETE_BATCH", 2)
     pause_jobs(monkeypatch, "collections.delete")
 
@@ -120,7 +120,7 @@ async def test_deferred_deletion_resumes_where_it_stopped(world: World, monkeypa
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     left = await rows(world, "chunks")
     with monkeypatch.context() as patched:
-        patched.setattr("weftline.jobs.cleanup._delete_batch", _dying_after(2))
+        patched.setattr("weftline.jobs.retention._delete_batch", _dying_after(2))
         await world.app.scheduler.drain("collections.delete")
     assert 0 < await rows(world, "chunks") < left
     other = await world.another_app()

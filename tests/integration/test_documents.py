@@ -20,8 +20,8 @@ import pytest
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.webhooks import wait_until
 from support.world import refused
-from weftline.indexing.collections.sql import CollectionStore
-from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.indexing.embeddings import EmbedderUnavailable, TextRefused
+from weftline.indexing.sql import CollectionStore
 from weftline.knowledge.ingestion import IngestTransaction
 from weftline.knowledge.sql import QueuedDocument
 from weftline.providers.document_trial import DocumentTrial

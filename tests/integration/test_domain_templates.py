@@ -11,7 +11,7 @@ from msgspec import structs
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, document, domain, embed_quickly, put
 from support.world import refused
-from weftline.knowledge.templates import catalog
+from weftline.knowledge.templates import model
 
 if TYPE_CHECKING:
     from support.knowledge import QuickEmbedder
@@ -258,8 +258,8 @@ async def test_a_template_of_another_tenant_does_not_exist(world: World) -> None
 async def test_a_domain_keeps_its_copy_when_the_template_changes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await domain(world.admin, template="runbooks")
     before = await shown(world.admin)
-    changed = structs.replace(catalog.find_template("runbooks"), version=2, metadata=(), questions=())
-    monkeypatch.setattr(catalog, "included_templates", lambda: {"runbooks": changed})
+    changed = structs.replace(model.find_template("runbooks"), version=2, metadata=(), questions=())
+    monkeypatch.setattr(model, "included_templates", lambda: {"runbooks": changed})
     assert (await domain(world.admin, "later", template="runbooks"))["template_version"] == 2
     assert await shown(world.admin) == before
     assert before["template_version"] == 1

@@ -8,7 +8,7 @@ import pytest
 
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import outcome, refused
-from weftline.access.plans.model import AssignedPlan
+from weftline.access.plans import AssignedPlan
 
 if TYPE_CHECKING:
     from support.knowledge import QuickEmbedder

@@ -9,8 +9,8 @@ import pytest
 
 from support.assemblies import add_documents, assemble, ingest, receipt
 from support.world import SESSION, Caller, World, refused
+from weftline.prompts import efficiency
 from weftline.prompts.assembly import usage_report
-from weftline.prompts.efficiency import scoring
 
 USAGE = {"input_tokens": 100, "output_tokens": 9}
 QUESTION = "Who owns the price cache, and for how long does it keep prices?"
@@ -117,9 +117,9 @@ async def test_an_answer_is_compared_in_threads_and_embedded_after_the_queries_o
     async def refuse(*_: Any) -> None:
         pytest.fail("An answer takes the place of a query.")
 
-    for module, name in ((usage_report, "scored_prompt"), (scoring, "compare"), (scoring, "_efficiency")):
+    for module, name in ((usage_report, "scored_prompt"), (efficiency, "compare"), (efficiency, "_efficiency")):
         watch(module, name)
-    monkeypatch.setattr(scoring, "DOUBT", (0.0, 1.1))
+    monkeypatch.setattr(efficiency, "DOUBT", (0.0, 1.1))
     monkeypatch.setattr(type(world.app.embeddings), "of_unstored", watched_embed)
     monkeypatch.setattr(type(world.app.embeddings), "of_query", refuse)
     found = await report(world.analysis, prompt, answer="Tomas, who else. " * 5_000)

@@ -18,9 +18,8 @@ from weftline.app.app import App
 from weftline.app.caches import Cache
 from weftline.app.diagnostics.checks import CheckStatus, check_embedder
 from weftline.app.search.embedding_cache import CachedEmbeddings
-from weftline.indexing.collections.model import ChunkOwner
-from weftline.indexing.embeddings.model import EmbeddingModelUnknown
-from weftline.indexing.embeddings.sql import PLATFORM, Role, TenantModelStore, VectorStore
+from weftline.indexing.collections import ChunkOwner
+from weftline.indexing.embeddings import PLATFORM, EmbeddingModelUnknown, Role, TenantModelStore, VectorStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import system_actor
 from weftline.storage.sql.database import SYSTEM, Scope

@@ -110,7 +110,7 @@ async def test_an_envelope_is_stored_with_its_turn_or_not_at_all(world: World, m
     async def fail(*_: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("weftline.models.metering.sql.UsageStore.add", fail)
+    monkeypatch.setattr("weftline.models.sql.UsageStore.add", fail)
     with pytest.raises((OSError, WeftlineError)):
         await assemble(planner, task="Which berth is free?")
     assert await envelopes_of(world.admin) == []

@@ -22,8 +22,8 @@ from weftline.exchange.transfer.bundle_format import BundleHeader, BundleSession
 from weftline.exchange.transfer.policy_filter import AppliedPolicy
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.fair_queue import FairSlots
+from weftline.records.schemas import Redaction
 from weftline.records.sql import RecordStore
-from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

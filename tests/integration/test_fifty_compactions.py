@@ -15,7 +15,7 @@ import pytest
 from support.full_run import FULL
 from support.service_compactions import in_service
 from support.windows import create, ingest
-from weftline.validation.planted_session import PlantedSession
+from weftline.validation.compaction import PlantedSession
 from weftline.windows.compaction.compacted_events import SummaryOfEvents, compacted
 from weftline.windows.compaction.facts.extraction import extract_facts
 from weftline.windows.compaction.verification import verify

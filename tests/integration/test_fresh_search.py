@@ -10,7 +10,7 @@ import pytest
 
 from support.contexts import knowledge_entry, push
 from support.indexed_items import ScriptedEmbeddings, check_index_complete, unembedded
-from weftline.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.jobs import SqlJobStore
 
@@ -250,7 +250,7 @@ async def test_what_is_found_by_its_words_only_is_said_and_waited_for_once(world
 
 
 async def test_my_items_are_embedded_before_older_ones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.jobs.session_vectors._BATCH_SIZE", 2)
+    monkeypatch.setattr("weftline.jobs.vectors._BATCH_SIZE", 2)
     app = await world.another_app(session_indexing="on", search_wait_ms=LONG_MS)
     app.scheduler.paused.add("search.embed_sessions")
     planner, analysis = world.planner.at(app), world.analysis.at(app)

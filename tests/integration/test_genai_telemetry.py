@@ -18,12 +18,12 @@ _PROGRAM = """
 import asyncio, contextlib, json, sys
 from opentelemetry import metrics, trace
 from weftline import Weftline
-from weftline.app.metered_chat_model import MeteredChatModel
+from weftline.app.call_meter import MeteredChatModel
 from weftline.app.call_meter import CallPrices
 from weftline.models.language_models.chat_model import ChatAnswer, ChatCaller, ChatModelError, ChatRequest
 from weftline.models.language_models.catalog import load_catalog
-from weftline.models.language_models.usage import Usage
-from weftline.jobs.metering import ROLL_UP
+from weftline.models.language_models.answer_usage import Usage
+from weftline.jobs.figures import ROLL_UP
 from weftline.kernel.clock import SystemClock
 
 spans, recorded, instruments = [], [], {}

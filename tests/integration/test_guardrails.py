@@ -14,7 +14,7 @@ from support.bundles import exported
 from support.windows import ingest, message
 from support.world import outcome, refused
 from weftline.app.dispatch import CallContext, Dispatcher
-from weftline.kernel.call_warnings import collected_warnings
+from weftline.kernel.guards import collected_warnings
 from weftline.safety.guardrails import conditions as compiled_conditions
 from weftline.sessions.events.model import EventFilter
 

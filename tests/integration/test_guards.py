@@ -19,7 +19,7 @@ from weftline.kernel.fields import new_id
 from weftline.kernel.guards import ContentPiece, Guard, GuardedCall
 from weftline.sessions.events.model import EventFilter
 from weftline.sessions.events.operations import Events, ReadEvents
-from weftline.sessions.events.webhooks.model import signed_headers
+from weftline.sessions.events.webhooks import signed_headers
 from weftline.state.board.operations import WriteEntry
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from weftline.exchange.transfer.bundle_format import (
 )
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.events import NewEvent
+from weftline.records.schemas import Redaction
 from weftline.records.sql import RecordStore
-from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
 

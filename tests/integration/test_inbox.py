@@ -11,7 +11,7 @@ import pytest
 from support.statement_log import statements_of
 from support.world import SESSION, outcome, refused
 from weftline.sessions.events.model import EventFilter
-from weftline.sessions.messages import inbox as inbox_rules
+from weftline.sessions.messages import inbox_operations as inbox_rules
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -20,18 +20,18 @@ from weftline.app.dispatch import CallContext
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import SystemUnavailable
 from weftline.kernel.fields import new_id
-from weftline.knowledge.sources import operations
-from weftline.knowledge.sources.model import (
+from weftline.knowledge import source_operations
+from weftline.knowledge.source_sync import SourceDocuments
+from weftline.knowledge.sources import (
     KnowledgeSource,
     SourceFile,
     document_id_of_url,
     is_included,
     listing_fingerprint,
 )
-from weftline.knowledge.sources.sync import SourceDocuments
 from weftline.providers.http_fetcher import HttpFetcher
 from weftline.providers.local_folders import AllowedFolders
-from weftline.sessions.events.webhooks.model import signed_headers
+from weftline.sessions.events.webhooks import signed_headers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -332,7 +332,7 @@ async def test_a_refused_file_does_not_block_others(
     write(folder, "large.md", "x" * 100)
     write(folder, "new\nline.md", "odd name")
     (folder / os.fsdecode(b"caf\xe9.md")).write_text("no text of ours can hold this name")
-    monkeypatch.setattr("weftline.knowledge.document_content.MAX_DOCUMENT_BYTES", 50)
+    monkeypatch.setattr("weftline.knowledge.documents.MAX_DOCUMENT_BYTES", 50)
     source = await add(library.admin, "folder", folder=str(folder))
     await run_sync(library)
     seen = await shown(library, source)
@@ -818,7 +818,7 @@ async def test_documents_of_a_removed_source_go_in_batches_and_a_repeated_call_c
         write(folder, f"{number:02}.md", f"text {number}")
     source = await add(library.admin, "folder", folder=str(folder))
     await run_sync(library)
-    monkeypatch.setattr(operations, "_REMOVAL_BATCH", 7)
+    monkeypatch.setattr(source_operations, "_REMOVAL_BATCH", 7)
     remove_some, batches = SourceDocuments.remove_some, 0
 
     async def stopping(*what: Any) -> tuple[int, bool]:
@@ -920,7 +920,7 @@ async def test_a_url_source_occupies_one_document_id(library: World) -> None:
 
 
 async def test_the_number_of_sources_of_a_tenant_is_limited(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.knowledge.sources.operations.MAX_SOURCES", 1)
+    monkeypatch.setattr("weftline.knowledge.source_operations.MAX_SOURCES", 1)
     await add(library.admin, "hook")
     with refused("TOO_MANY_SOURCES"):
         await add(library.admin, "hook", prefix="more/")

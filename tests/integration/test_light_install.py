@@ -18,7 +18,7 @@ from weftline.app.diagnostics import CheckStatus
 from weftline.app.diagnostics.checks import check_detector, check_embedder, check_packages
 from weftline.encoder.classifier import SharedClassifier
 from weftline.records.refs import Css
-from weftline.records.store import MarkupResult
+from weftline.records.schemas import MarkupResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -134,10 +134,10 @@ async def test_selectors_on_html_name_the_extra(light: World) -> None:
 
 
 def test_dot_products_are_the_same_without_numkong(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = importlib.import_module("weftline.search_index.dot_products")
+    fast = importlib.import_module("weftline.search_index.quantized_vectors")
     hide_search_packages(monkeypatch)
-    monkeypatch.delitem(sys.modules, "weftline.search_index.dot_products")
-    slow = importlib.import_module("weftline.search_index.dot_products")
+    monkeypatch.delitem(sys.modules, "weftline.search_index.quantized_vectors")
+    slow = importlib.import_module("weftline.search_index.quantized_vectors")
     assert (fast.HAS_NUMKONG, slow.HAS_NUMKONG) == (True, False)
     random = np.random.default_rng(7)
     codes = random.integers(-127, 128, (50, 384)).astype(np.int8)

@@ -12,8 +12,7 @@ from support.world import refused
 from weftline.app.dispatch import CallContext
 from weftline.history import line_kinds
 from weftline.history.commits import record
-from weftline.history.line_backend import CommitMeta
-from weftline.history.line_kinds import AGENT, SESSION, LineKind
+from weftline.history.line_kinds import AGENT, SESSION, CommitMeta, LineKind
 from weftline.history.model import (
     BRANCH_MARK,
     Author,

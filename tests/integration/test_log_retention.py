@@ -8,7 +8,7 @@ import pytest
 
 from support.bundles import exported, imported
 from support.knowledge import embed_quickly
-from weftline.jobs.log_retention import PRUNE_LOGS
+from weftline.jobs.retention import PRUNE_LOGS
 from weftline.kernel.clock import to_micros
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope

@@ -11,7 +11,7 @@ from support.contexts import artifact, knowledge_entry, pull, push, version_of
 from support.indexed_items import indexed_texts, use_scripted_embeddings
 from support.teams import create_team, remove_member
 from support.world import SESSION, refused
-from weftline.history.object_storage.model import ObjectStorageUnavailable
+from weftline.history.object_storage import ObjectStorageUnavailable
 from weftline.storage.migrations.runner import known_migrations
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ import pytest
 
 from support.world import refused
 from weftline.app.caches import Cache
-from weftline.sessions.messages.search import searcher as searching
-from weftline.sessions.messages.search.inverted_index import METADATA_CHARACTERS, MessageIndex
-from weftline.sessions.messages.search.snippets import Snippets
+from weftline.sessions.messages import search as searching
+from weftline.sessions.messages.fuzzy_ranking import METADATA_CHARACTERS, MessageIndex
+from weftline.sessions.messages.search import Snippets
 from weftline.sessions.messages.transcript import Transcripts
 from weftline.sessions.model import SessionNotFound
 
 if TYPE_CHECKING:
     from support.world import World
-    from weftline.sessions.messages.search.fuzzy_ranking import MessageHit
+    from weftline.sessions.messages.fuzzy_ranking import MessageHit
     from weftline.testing.clock import FrozenClock
 
 

@@ -15,20 +15,22 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.full_run import examples
 from weftline.app.app import App
-from weftline.jobs.metering import ROLL_UP
+from weftline.jobs.figures import ROLL_UP
 from weftline.kernel.clock import from_micros, to_micros
-from weftline.models.metering.intervals import KeptFrom, units_for
-from weftline.models.metering.model import (
+from weftline.models.metering import (
     DELETED,
+    MAX_KEYS,
     UNITS,
+    KeptFrom,
     NewUsageEntry,
+    Retention,
     UsageKey,
+    UsageQuery,
     UsageSums,
     floor_to,
+    units_for,
 )
-from weftline.models.metering.queries import Retention, UsageQuery
-from weftline.models.metering.rollup import MAX_KEYS
-from weftline.models.metering.sql import UsageStore
+from weftline.models.sql import UsageStore
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
 from weftline.testing.clock import FrozenClock
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from weftline.kernel.transaction import Transaction
-    from weftline.models.metering.queries import GroupBy, UsageTotals
+    from weftline.models.metering import GroupBy, UsageTotals
 
 SECOND = 1_000_000
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND

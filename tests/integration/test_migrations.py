@@ -15,7 +15,7 @@ from support.world import refused
 from weftline.kernel.clock import to_micros
 from weftline.kernel.packed_text import pack
 from weftline.kernel.transaction import placeholders
-from weftline.models.metering.model import SUM_NAMES
+from weftline.models.metering import SUM_NAMES
 from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.storage.migrations.runner import known_migrations, migrate, status
 from weftline.storage.sql.database import SYSTEM, Scope, connect

@@ -11,7 +11,7 @@ import pytest
 
 from support.world import SESSION, Caller, outcome, refused
 from weftline.app.dispatch import CallContext
-from weftline.exchange.missing_context.answers import MAX_OPEN_GAPS, answer_key, question_key
+from weftline.exchange.missing_context import MAX_OPEN_GAPS, answer_key, question_key
 from weftline.kernel.correlation import Correlation
 from weftline.records.model import RECORD_TYPES, MissingContext, Record
 from weftline.records.sql import RecordStore

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.full_run import examples
 from support.world import SESSION, World
-from weftline.exchange.missing_context.answers import answer_key
+from weftline.exchange.missing_context import answer_key
 from weftline.kernel.errors import WeftlineError
 from weftline.settings import Settings
 from weftline.testing.clock import FrozenClock

@@ -25,7 +25,7 @@ from support.model_migrations import (
     with_service,
 )
 from support.world import World, refused
-from weftline.indexing.embeddings.model import EmbedderUnavailable
+from weftline.indexing.embeddings import EmbedderUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -160,7 +160,7 @@ async def test_a_model_with_lower_recall_is_refused_and_its_vectors_deleted(
 async def test_a_cancelled_migration_deletes_its_vectors(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.indexing.model_migration.migration._EMBED_BATCH", 2)
+    monkeypatch.setattr("weftline.indexing.model_migration._EMBED_BATCH", 2)
     chunks, admin = await chunk_count(world), world.admin.at(app)
     await start(world, app)
     step, steps = app.model_migrations._step, 0
@@ -186,7 +186,7 @@ async def test_a_cancelled_migration_deletes_its_vectors(
 async def test_content_changed_during_a_migration_has_vectors_of_both_models(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.indexing.model_migration.migration._EMBED_BATCH", 2)
+    monkeypatch.setattr("weftline.indexing.model_migration._EMBED_BATCH", 2)
     step, steps = app.model_migrations._step, 0
 
     async def step_with_changes(lease: Any) -> bool:

@@ -19,15 +19,13 @@ from support.world import refused
 from weftline.app.objects import Objects
 from weftline.app.tenants import Tenants
 from weftline.history.blobs import Blobs
-from weftline.history.object_storage.model import ObjectStorageUnavailable, Pointer
-from weftline.history.object_storage.sql import ObjectIndex, hold_removals
-from weftline.history.object_storage.store import keep_staged
+from weftline.history.object_storage import ObjectIndex, ObjectStorageUnavailable, Pointer, hold_removals, keep_staged
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import DiskFull
 from weftline.providers.object_storage import Bucket, ObjectFolder
 from weftline.storage.backup import Manifest, back_up, restore
 from weftline.storage.backup import create as making
-from weftline.storage.backup.tables import known_schema_steps, tables_of_schema
+from weftline.storage.backup.archive import known_schema_steps, tables_of_schema
 from weftline.storage.migrations.runner import migrate, status
 from weftline.storage.sql.database import SYSTEM, Scope, connect
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from weftline.history.object_storage.store import ObjectStore
+    from weftline.history.object_storage import ObjectStore
     from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.database import Database
     from weftline.testing.clock import FrozenClock

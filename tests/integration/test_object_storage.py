@@ -16,9 +16,7 @@ from support.jobs import sweep_objects
 from support.world import World, outcome, refused
 from weftline.app.diagnostics.checks import CheckStatus, check_objects
 from weftline.app.objects import Objects
-from weftline.history.object_storage.model import ObjectMissing, ObjectStorageUnavailable, Pointer
-from weftline.history.object_storage.sql import ObjectIndex
-from weftline.history.object_storage.store import keep_staged
+from weftline.history.object_storage import ObjectIndex, ObjectMissing, ObjectStorageUnavailable, Pointer, keep_staged
 from weftline.providers.object_storage import Bucket, ObjectFolder, connect_objects
 from weftline.settings import InvalidSetting, Settings
 from weftline.storage.sql.database import AccessChanged, Scope

@@ -24,12 +24,9 @@ from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import World, refused
 from weftline.app.diagnostics.checks import CheckStatus, check_objects
 from weftline.app.objects import Objects
-from weftline.history.object_storage.model import Pointer
-from weftline.history.object_storage.sql import ObjectIndex
-from weftline.history.object_storage.store import keep_staged
-from weftline.providers import s3_versioning
-from weftline.providers.object_storage import Bucket, connect_objects
-from weftline.providers.s3_versioning import S3Location, turn_on_versioning
+from weftline.history.object_storage import ObjectIndex, Pointer, keep_staged
+from weftline.providers import object_storage
+from weftline.providers.object_storage import Bucket, S3Location, connect_objects, turn_on_versioning
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
 
@@ -523,7 +520,7 @@ def test_requests_about_a_bucket_are_signed_as_by_amazon_s_own_library(
     if token is not None:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
     location, at = S3Location("a-bucket", "", "eu-central-1"), datetime(2026, 5, 24, 1, 2, 3, tzinfo=UTC)
-    headers = s3_versioning._signed_headers(location, method, body, at)
+    headers = object_storage._signed_headers(location, method, body, at)
     given = {name: value for name, value in headers.items() if name not in {"authorization", "host"}}
     request = AWSRequest(method, f"{location.url}?versioning=", data=body, headers=given)
     request.context["timestamp"] = given["x-amz-date"]

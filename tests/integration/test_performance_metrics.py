@@ -277,9 +277,9 @@ async def test_connections_in_use_are_counted(world: World, operator: Caller) ->
 async def test_a_transaction_over_fifty_milliseconds_is_slow(
     world: World, operator: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.storage.sql.usage._SLOW_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.storage.sql.tenants._SLOW_SECONDS", 0.0)
     before = (await read_metrics(operator))["database_performance"]["connection_stats"]["slow_queries"]
-    monkeypatch.setattr("weftline.storage.sql.usage._SLOW_SECONDS", 3600.0)
+    monkeypatch.setattr("weftline.storage.sql.tenants._SLOW_SECONDS", 3600.0)
     after = (await read_metrics(operator))["database_performance"]["connection_stats"]["slow_queries"]
     assert before > 0
     assert after == before

@@ -17,8 +17,7 @@ from support.contexts import knowledge_entry, push
 from support.knowledge import QuickEmbedder, domain, embed_quickly, put
 from support.processes import outcomes_in_processes
 from support.world import SESSION, outcome, refused
-from weftline.access.plans.limits import LIMITS
-from weftline.access.plans.model import ALLOWANCES, PLANS, Plan
+from weftline.access.plans import ALLOWANCES, LIMITS, PLANS, Plan
 from weftline.kernel.errors import QuotaExceeded
 
 if TYPE_CHECKING:

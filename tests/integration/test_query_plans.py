@@ -12,31 +12,29 @@ import apsw
 import pytest
 
 import weftline.access.sql
-import weftline.access.teams.sql
-import weftline.exchange.transfer.sql
+import weftline.access.teams
+import weftline.exchange.transfer.policies
 import weftline.history.blobs
 import weftline.history.sql
-import weftline.indexing.collections.sql
-import weftline.indexing.deferred_deletions
-import weftline.indexing.embeddings.sql
-import weftline.indexing.model_migration.sql
-import weftline.knowledge.sources.sql
+import weftline.indexing.embeddings
+import weftline.indexing.model_migration
+import weftline.indexing.sql
+import weftline.knowledge.source_store
 import weftline.knowledge.sql
-import weftline.models.language_models.factors
+import weftline.models.sql
 import weftline.records.sql
-import weftline.sessions.events.webhooks.sql
+import weftline.sessions.events.webhooks
 import weftline.sessions.messages.sql
 import weftline.state.memory.sql
 import weftline.storage.sql.agent_context
 import weftline.storage.sql.board
+import weftline.storage.sql.erasure
 import weftline.storage.sql.events
 import weftline.storage.sql.history
 import weftline.storage.sql.history_verify
 import weftline.storage.sql.jobs
 import weftline.storage.sql.messages
 import weftline.storage.sql.pruning
-import weftline.storage.sql.search_health
-import weftline.storage.sql.session_content
 import weftline.storage.sql.session_index
 import weftline.storage.sql.sessions
 import weftline.storage.sql.version_lookup
@@ -44,8 +42,7 @@ from weftline import Weftline
 from weftline.kernel.clock import SystemClock
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.database import SYSTEM, connect
-from weftline.storage.sql.dialects.sqlite import DIALECT
-from weftline.storage.sql.dialects.sqlite_planner import teach_planner
+from weftline.storage.sql.dialects.sqlite import DIALECT, teach_planner
 
 pytestmark = pytest.mark.both_databases
 
@@ -53,32 +50,32 @@ STORES = (
     weftline.access.sql,
     weftline.history.blobs,
     weftline.storage.sql.board,
-    weftline.indexing.deferred_deletions,
+    weftline.indexing.sql,
     weftline.storage.sql.agent_context,
-    weftline.indexing.embeddings.sql,
-    weftline.models.language_models.factors,
+    weftline.indexing.embeddings,
+    weftline.models.sql,
     weftline.storage.sql.events,
     weftline.storage.sql.session_index,
     weftline.storage.sql.history,
     weftline.storage.sql.jobs,
     weftline.knowledge.sql,
-    weftline.knowledge.sources.sql,
+    weftline.knowledge.source_store,
     weftline.sessions.messages.sql,
     weftline.state.memory.sql,
     weftline.storage.sql.messages,
-    weftline.indexing.model_migration.sql,
+    weftline.indexing.model_migration,
     weftline.storage.sql.version_lookup,
-    weftline.exchange.transfer.sql,
+    weftline.exchange.transfer.policies,
     weftline.storage.sql.pruning,
     weftline.records.sql,
     weftline.history.sql,
-    weftline.storage.sql.search_health,
-    weftline.storage.sql.session_content,
+    weftline.storage.sql.session_index,
+    weftline.storage.sql.erasure,
     weftline.storage.sql.sessions,
-    weftline.indexing.collections.sql,
+    weftline.indexing.sql,
     weftline.storage.sql.history_verify,
-    weftline.access.teams.sql,
-    weftline.sessions.events.webhooks.sql,
+    weftline.access.teams,
+    weftline.sessions.events.webhooks,
 )
 # Small tables, and statements that page through a tenant in order.
 SMALL_TABLES = re.compile(
@@ -170,6 +167,6 @@ async def test_sources_that_are_not_due_are_skipped(tmp_path: Path) -> None:
     async with Weftline.open(tmp_path):
         pass
     database = apsw.Connection(str(tmp_path / "weftline.db"))
-    (sql,) = [text for text in statements(weftline.knowledge.sources.sql) if "watch = 1 OR" in text]
+    (sql,) = [text for text in statements(weftline.knowledge.source_store) if "watch = 1 OR" in text]
     steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
     assert steps == ["SEARCH knowledge_sources USING INDEX knowledge_sources_to_look_at (enabled=?)"]

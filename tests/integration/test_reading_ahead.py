@@ -12,9 +12,9 @@ from support.windows import ingest, message
 from support.world import SESSION
 from weftline.encoder.classifier import TextClassifier
 from weftline.jobs.compaction import COMPACT
-from weftline.jobs.message_reading import READ
-from weftline.windows.compaction.facts import statements
-from weftline.windows.compaction.facts.statements import Statement
+from weftline.jobs.windows import READ
+from weftline.windows.compaction.facts import units
+from weftline.windows.compaction.facts.units import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sentences that are read, each time, and those that are compared with a later one."""
     pause_jobs(monkeypatch, COMPACT, READ)
     sentences: list[str] = []
-    kinds, pair = statements._statements, TextClassifier.pair
+    kinds, pair = units._statements, TextClassifier.pair
 
     def noted(classifier: TextClassifier, found: Sequence[str]) -> list[Statement | None]:
         sentences.extend(found)
@@ -46,11 +46,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         sentences.append(first)
         return pair(classifier, first, second)
 
-    monkeypatch.setattr(statements, "_statements", noted)
+    monkeypatch.setattr(units, "_statements", noted)
     monkeypatch.setattr(TextClassifier, "pair", noted_pair)
     # What other tests have read.
     for memory in ("_read", "_compared"):
-        monkeypatch.setattr(statements, memory, type(statements._read)())
+        monkeypatch.setattr(units, memory, type(units._read)())
     return sentences
 
 

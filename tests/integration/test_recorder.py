@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from support.world import World
     from weftline.kernel.transaction import Transaction
-    from weftline.records.store import StoredRecord
+    from weftline.records.schemas import StoredRecord
 
 
 def budget(name: str, max_items: int = 1) -> ContextBudget:

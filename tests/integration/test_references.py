@@ -8,8 +8,7 @@ import pytest
 
 from support.world import SESSION
 from weftline.search import retriever
-from weftline.search.recent_items import MAX_TOTAL_CHARACTERS
-from weftline.search.references import resolve_references
+from weftline.search.references import MAX_TOTAL_CHARACTERS, resolve_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,15 +10,15 @@ from msgspec import structs
 from support.replays import converse, recorded, services, tried, work_through
 from support.world import World
 from weftline.insight.recommendations.model import ProposedSettings
-from weftline.insight.recommendations.replay import Replay
+from weftline.insight.recommendations.recorded_calls import Replay
 from weftline.insight.recommendations.trials import Control, try_proposal
-from weftline.state.agent_context.compaction_settings import CompactionSettings
+from weftline.state.agent_context.settings import CompactionSettings
 from weftline.windows.compaction.compactor import Compactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weftline.insight.recommendations.replay import ReplayedCall
+    from weftline.insight.recommendations.recorded_calls import ReplayedCall
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "description": f"{name} something. " * 10, "parameters": {}}}

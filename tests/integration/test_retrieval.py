@@ -12,8 +12,8 @@ from support.world import SESSION
 from weftline.app.dispatch import CallContext
 from weftline.kernel.clock import to_micros
 from weftline.prompts.assembly.retrieval import RetrievalRequest, retrieve
+from weftline.records.schemas import Redaction
 from weftline.records.sql import RecordStore
-from weftline.records.store import Redaction
 from weftline.search.model import RankingWeights
 from weftline.storage.sql.database import Scope
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from support.world import SESSION, refused
-from weftline.indexing.collections.model import DECISION, DIRECT_PRIOR, FACT, PRIORS, SOURCES
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.collections import DECISION, DIRECT_PRIOR, FACT, PRIORS, SOURCES
+from weftline.kernel.ports import approximate_tokens
 
 if TYPE_CHECKING:
     from support.world import Caller, World

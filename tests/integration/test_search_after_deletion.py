@@ -18,7 +18,7 @@ MANY = 40
 def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
     monkeypatch.setattr("weftline.search.retriever._PROBE_SIZE", 10)
-    monkeypatch.setattr("weftline.search.similar._EXTRA_ROWS", (5, 2 * MANY))
+    monkeypatch.setattr("weftline.search.retriever._EXTRA_ROWS", (5, 2 * MANY))
 
 
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")

@@ -9,7 +9,7 @@ import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
 from weftline.app.diagnostics.checks import CheckStatus, check_database
-from weftline.search.session_indexing.cursor import start_session_reindex
+from weftline.search.session_cursor import start_session_reindex
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.jobs import SqlJobStore
 
@@ -38,7 +38,7 @@ async def test_failed_and_long_pending_documents_are_reported(world: World, monk
 
 
 async def test_search_index_lag_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.app.diagnostics.search_checks._MANY_EVENTS", 3)
+    monkeypatch.setattr("weftline.app.diagnostics.checks._MANY_EVENTS", 3)
     for number in range(3):
         await world.planner.say(f"message {number}")
     [lagging] = await findings_of(world, "Sessions", session_indexing="on")

@@ -23,7 +23,7 @@ from support.databases import new_postgres_database
 from support.full_run import examples
 from support.world import Caller, World
 from weftline.app.dispatch import CallContext
-from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.sql import CollectionStore
 from weftline.kernel.errors import WeftlineError
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, refused
-from weftline.app.search.replicas import DamageAlarm
-from weftline.indexing.collections.model import ChunkOwner
+from weftline.app.search.replica import DamageAlarm
+from weftline.indexing.collections import ChunkOwner
 from weftline.kernel.errors import Unavailable
 from weftline.storage.sql.sessions import SqlSessionStore
 
@@ -342,14 +342,14 @@ async def test_the_session_cache_is_rebuilt_after_many_events_or_a_shorter_log(
     await world.planner.say(SECRET)
     await world.index_sessions()
     assert (await search(world.planner))["searched"] == 1
-    monkeypatch.setattr("weftline.app.session_acl_cache._MAX_CATCH_UP", 0)
+    monkeypatch.setattr("weftline.app.authentication._MAX_CATCH_UP", 0)
     await (await world.planner.create_session("more")).say(SECRET)
     await world.index_sessions()
     assert (await search(world.planner))["searched"] == 2
 
 
 async def test_session_caches_of_idle_tenants_are_evicted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.app.session_acl_cache._MAX_SESSIONS", 1)
+    monkeypatch.setattr("weftline.app.authentication._MAX_SESSIONS", 1)
     agent = await world.stranger.create_agent("agent")
     await agent.create_session("theirs")
     for _ in range(2):

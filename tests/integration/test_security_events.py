@@ -18,7 +18,7 @@ from weftline.sessions.events.model import EventFilter
 if TYPE_CHECKING:
     from support.world import Caller, World
     from weftline.kernel.identity import Actor
-    from weftline.safety.trust.policy import ViolationAction
+    from weftline.safety.trust.model import ViolationAction
 
 pytestmark = pytest.mark.req("CE-F30")
 TIMEOUT_SECONDS = 60

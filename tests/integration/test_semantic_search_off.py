@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.indexed_items import ScriptedEmbeddings, indexed_texts, unembedded, use_scripted_embeddings
-from weftline.indexing.embeddings.model import SemanticSearchOff
-from weftline.jobs.backfill_vectors import BACKFILL
+from weftline.indexing.embeddings import SemanticSearchOff
+from weftline.jobs.vectors import BACKFILL
 from weftline.settings import InvalidSetting, Settings
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ from support.indexed_items import (
 )
 from support.webhooks import wait_until
 from support.world import SESSION
-from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weftline.indexing.embeddings.sql import TenantModelStore
+from weftline.indexing.embeddings import EmbedderUnavailable, TenantModelStore, TextRefused
 from weftline.jobs.session_indexing import SessionIndexing
-from weftline.search.session_indexing import indexer as going_through
-from weftline.search.session_indexing.cursor import (
+from weftline.search import session_indexer as going_through
+from weftline.search.session_cursor import (
     EMBEDDING_JOB,
     INDEXING_JOB,
     REINDEXING_JOB,
@@ -34,7 +33,7 @@ from weftline.search.session_indexing.cursor import (
     Sweep,
     start_session_reindex,
 )
-from weftline.search.session_indexing.item_text import chunks_of
+from weftline.search.session_item_text import chunks_of
 from weftline.settings import InvalidSetting, Settings
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.jobs import SqlJobStore

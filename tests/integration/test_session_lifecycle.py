@@ -10,7 +10,7 @@ import pytest
 
 from support.world import refused
 from weftline.kernel.transaction import placeholders
-from weftline.storage.backup.tables import known_schema_steps, tables_of_schema
+from weftline.storage.backup.archive import known_schema_steps, tables_of_schema
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from support.records import AT, ids, item
 from support.statement_log import statements_of
 from support.windows import ingest, message
 from support.world import SESSION, refused
-from weftline.exchange.record_log.source_items import MAX_SOURCES
+from weftline.exchange.record_log.add import MAX_SOURCES
 
 if TYPE_CHECKING:
     from support.world import Caller, World

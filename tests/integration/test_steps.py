@@ -211,7 +211,7 @@ async def test_a_step_names_tools_that_exist(world: World) -> None:
 
 
 async def test_the_number_of_steps_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.prompts.tools.step_operations.MAX_STEPS", 2)
+    monkeypatch.setattr("weftline.prompts.tools.operations.MAX_STEPS", 2)
     for name in ("a", "b", "a"):
         await define(world.admin, name)
     with refused("QUOTA_EXCEEDED"):

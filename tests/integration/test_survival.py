@@ -6,7 +6,7 @@ import pytest
 from evals import survival
 from evals.survival import OPEN, measure, newest_messages, random_sentences, stated_conversations, target_rows
 
-from weftline.validation.statements import Passages, as_events
+from weftline.validation.compaction import Passages, as_events
 
 
 def test_statements_are_counted_in_the_prompt_after_a_compaction() -> None:

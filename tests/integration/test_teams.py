@@ -146,12 +146,12 @@ async def test_a_membership_counts_on_every_process_at_once(world: World) -> Non
 
 
 async def test_teams_and_memberships_are_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.sessions.teams.service.MAX_MEMBERS", 1)
+    monkeypatch.setattr("weftline.sessions.team_operations.MAX_MEMBERS", 1)
     await create_team(world.admin, "research", "analysis")
     with refused("TEAM_FULL"):
         await add_member(world.admin, "review-2")
     assert (await add_member(world.admin, "analysis"))["changed"] is False
-    monkeypatch.setattr("weftline.sessions.teams.service.MAX_TEAMS_OF_MEMBER", 1)
+    monkeypatch.setattr("weftline.sessions.team_operations.MAX_TEAMS_OF_MEMBER", 1)
     await create_team(world.admin, "ops")
     with refused("TEAM_FULL"):
         await add_member(world.admin, "analysis", "ops")

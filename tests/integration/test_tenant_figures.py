@@ -9,12 +9,12 @@ import pytest
 
 from support.assemblies import assemble, ingest
 from support.world import SESSION
-from weftline.jobs.metering import ROLL_UP
+from weftline.jobs.figures import ROLL_UP
 from weftline.kernel.clock import to_micros
 
 if TYPE_CHECKING:
     from support.world import World
-    from weftline.app.tenant_figures import TenantFigures
+    from weftline.app.metrics_snapshot import TenantFigures
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-L3")]
 

@@ -13,12 +13,11 @@ from jsonschema import Draft202012Validator
 from test_bad_input import VALID
 
 from support.world import outcome, refused
-from weftline.access.tool_profiles import DEFAULT_TOOLS, GROUPS, PROFILES
+from weftline.access.steps import DEFAULT_TOOLS, GROUPS, PROFILES
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext, authorise
 from weftline.app.registry import all_operations
-from weftline.app.tools.lean_views import lean_tools
-from weftline.app.tools.toolbox import CALL, WEFTLINE_TOOLS, entry_name
+from weftline.app.tools.toolbox import CALL, WEFTLINE_TOOLS, entry_name, lean_tools
 from weftline.kernel.errors import PermissionDenied, WeftlineError
 from weftline.kernel.operation import Audience
 from weftline.kernel.schema import ACTION

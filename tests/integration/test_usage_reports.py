@@ -13,11 +13,10 @@ from msgspec import structs
 from support.assemblies import assemble, ingest
 from support.teams import create_team
 from support.world import SESSION, outcome, refused
-from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP
+from weftline.jobs.figures import PRUNE_USAGE, ROLL_UP
 from weftline.kernel.clock import to_micros
-from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weftline.models.metering.queries import UsageQuery
-from weftline.models.metering.sql import UsageStore
+from weftline.models.metering import NewUsageEntry, UsageKey, UsageQuery, UsageSums
+from weftline.models.sql import UsageStore
 from weftline.providers.prices import PriceTable
 from weftline.storage.sql.database import Scope
 

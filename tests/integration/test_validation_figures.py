@@ -14,8 +14,8 @@ from weftline.kernel.errors import SystemUnavailable
 from weftline.settings import Settings
 from weftline.validation import compaction, failures, immutability, isolation, push_pull, retrieval, tokens
 from weftline.validation.catalogue import VALIDATIONS
+from weftline.validation.compaction import Material, Passages, Said, packaged
 from weftline.validation.self_modification import attack_text
-from weftline.validation.statements import Material, Passages, Said, packaged
 from weftline.validation.temporary_weftline import TENANT, TenantCaller, temporary_settings
 
 if TYPE_CHECKING:

@@ -23,13 +23,12 @@ from support.collection_replicas import (
 from support.databases import new_postgres_database
 from support.pgvector import needs_pgvector
 from support.world import refused
-from weftline.indexing.collections.sql import CollectionStore
-from weftline.search.index_view import CollectionQuery
+from weftline.indexing.sql import CollectionStore
+from weftline.search.model import CollectionQuery
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.database import Scope, connect
 from weftline.storage.sql.dialects.postgres import PostgresTransaction
-from weftline.storage.sql.dialects.postgres_vectors import partition_of
-from weftline.storage.sql.vectors import _index_name
+from weftline.storage.sql.vectors import _index_name, partition_of
 
 if TYPE_CHECKING:
     from support.world import World
@@ -107,7 +106,7 @@ async def test_the_index_of_a_collection_and_model_is_used_for_them(world: World
 async def test_filtered_views_find_the_nearest_visible_vectors(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.search_index.pgvector_view._EXACT_ROWS", 10)
+    monkeypatch.setattr("weftline.search_index.view._EXACT_ROWS", 10)
     random = np.random.default_rng(9)
     async with open_indexes(world, None) as indexes:
         for query in (
@@ -126,7 +125,7 @@ async def test_filtered_views_find_the_nearest_visible_vectors(
 
 
 async def test_a_large_collection_is_indexed_automatically(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
+    monkeypatch.setattr("weftline.app.search.replica._MIN_ROWS_FOR_VECTOR_INDEX", 20)
     async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(60)
@@ -208,8 +207,8 @@ async def indexes_of(world: World) -> list[str]:
 async def test_a_failed_index_build_is_retried_after_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch, pause: float, attempts: int
 ) -> None:
-    monkeypatch.setattr("weftline.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
-    monkeypatch.setattr("weftline.app.search.replicas._RETRY_SECONDS", pause)
+    monkeypatch.setattr("weftline.app.search.replica._MIN_ROWS_FOR_VECTOR_INDEX", 20)
+    monkeypatch.setattr("weftline.app.search.replica._RETRY_SECONDS", pause)
     build = AsyncMock(side_effect=asyncpg.OutOfMemoryError("not now"))
     async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
@@ -317,8 +316,8 @@ async def test_a_search_with_few_visible_rows_is_exact(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An HNSW scan would visit too many hidden rows, so the search is exact."""
-    monkeypatch.setattr("weftline.search_index.pgvector_view._EXACT_ROWS", 10)
-    monkeypatch.setattr("weftline.search_index.pgvector_view._MAX_SCAN", 50)
+    monkeypatch.setattr("weftline.search_index.view._EXACT_ROWS", 10)
+    monkeypatch.setattr("weftline.search_index.view._MAX_SCAN", 50)
     monkeypatch.setattr("weftline.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
     async with open_indexes(world, None) as indexes:
         query = CollectionQuery(COLLECTION, since=900)

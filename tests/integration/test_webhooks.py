@@ -17,7 +17,7 @@ from support.webhook_receiver import Receiver, receiver
 from support.webhooks import advance_clock, deliveries, hook, parsed, poll_at_once, wait_until, webhook_state
 from support.world import refused
 from weftline.app.diagnostics.checks import CheckStatus, check_database
-from weftline.sessions.events.webhooks.model import RETRY_AFTER_SECONDS
+from weftline.sessions.events.webhooks import RETRY_AFTER_SECONDS
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
@@ -596,7 +596,7 @@ async def test_an_address_no_longer_allowed_is_not_called(world: World, endpoint
 
 
 async def test_the_number_of_webhooks_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.sessions.events.webhooks.operations.MAX_WEBHOOKS", 2)
+    monkeypatch.setattr("weftline.sessions.events.operations.MAX_WEBHOOKS", 2)
     for _ in range(2):
         await hook(world.admin, CLOSED, types=["never.*"])
     with refused("TOO_MANY_WEBHOOKS"):
@@ -606,7 +606,7 @@ async def test_the_number_of_webhooks_is_limited(world: World, monkeypatch: pyte
 async def test_a_webhook_with_too_many_dead_letters_is_disabled(
     world: World, endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.sessions.events.webhooks.delivery.MAX_DEAD_LETTERS", 1)
+    monkeypatch.setattr("weftline.sessions.events.webhooks.MAX_DEAD_LETTERS", 1)
     made = await hook(world.admin, endpoint.url, types=["board.*"])
     await make_dead_letter(world, endpoint, made, "goal")
     seen = await webhook_state(world.admin, made)

@@ -10,7 +10,7 @@ import pytest
 
 from support.windows import contents, create, ingest, message, window_events
 from support.world import SESSION, Caller, World, outcome, refused
-from weftline.jobs.window_autosave import AUTOSAVE, AUTOSAVE_SECONDS
+from weftline.jobs.windows import AUTOSAVE, AUTOSAVE_SECONDS
 
 LINE = f"window:{SESSION}:analysis"
 

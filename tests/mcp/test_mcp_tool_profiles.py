@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.team import call, refused, tools_of
-from weftline.access.tool_profiles import DEFAULT_TOOLS, PROFILES
+from weftline.access.steps import DEFAULT_TOOLS, PROFILES
 
 if TYPE_CHECKING:
     from mcp.client.client import Client

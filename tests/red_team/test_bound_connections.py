@@ -16,11 +16,10 @@ from test_bad_input import OPERATIONS, VALID
 from support.approvals import Asking, approval_of
 from support.compactions import apply_view, summary_of
 from support.world import SESSION, Caller, outcome, refused
-from weftline.app.bound_session import works_in_session
-from weftline.app.dispatch import CallContext
+from weftline.app.dispatch import CallContext, works_in_session
 from weftline.jobs.session_indexing import INDEX
-from weftline.kernel.approval import HoldReason
 from weftline.kernel.errors import WeftlineError
+from weftline.kernel.identity import HoldReason
 from weftline.kernel.operation import Audience, SessionUse
 from weftline.safety.approvals.model import HeldCall
 from weftline.safety.approvals.sql import ApprovalStore

@@ -13,10 +13,9 @@ from support.jobs import pause_jobs
 from support.red_team import EVERYTHING, blocked
 from support.world import SESSION, arriving, outcome
 from weftline.app.dispatch import CallContext
-from weftline.jobs.cleanup import EXPIRE
+from weftline.jobs.retention import EXPIRE
 from weftline.kernel.clock import to_micros
-from weftline.sessions.events.webhooks.delivery import Deliveries
-from weftline.sessions.events.webhooks.model import signed_headers
+from weftline.sessions.events.webhooks import Deliveries, signed_headers
 from weftline.state.agent_context.model import DEFINITION
 from weftline.storage.sql.unit_of_work import SystemTransactions
 

@@ -17,8 +17,8 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.knowledge.ingestion import IngestTransaction
 from weftline.knowledge.sql import QueuedDocument
-from weftline.safety.injection.model import HARMLESS
-from weftline.sessions.events.webhooks.model import signed_headers
+from weftline.safety.injection import HARMLESS
+from weftline.sessions.events.webhooks import signed_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -12,7 +12,7 @@ from support.red_team import blocked
 from support.service_compactions import in_service
 from support.windows import ingest, message
 from support.world import SESSION, refused
-from weftline.state.layers.data_elements import is_data
+from weftline.state.layers.prefix import is_data
 
 if TYPE_CHECKING:
     from support.world import Caller, World

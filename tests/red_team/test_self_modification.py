@@ -15,8 +15,7 @@ from support.red_team import blocked
 from support.world import outcome, refused
 from weftline.access.sql import AccessStore
 from weftline.app.dispatch import CallContext
-from weftline.history.edit_proof import EditProof
-from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import CommitMeta, EditProof
 from weftline.kernel.errors import SelfModification
 from weftline.state.agent_context.history_backend import ContextLines
 from weftline.state.agent_context.model import DEFINITION, NewValue, inline

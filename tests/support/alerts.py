@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from weftline.insight.alerts.service import Alerts
-from weftline.jobs.alerts import EVALUATE_ALERTS
+from weftline.jobs.figures import EVALUATE_ALERTS
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import system_actor
-from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weftline.models.metering.sql import UsageStore
+from weftline.models.metering import NewUsageEntry, UsageKey, UsageSums
+from weftline.models.sql import UsageStore
 from weftline.prompts.assembly.sql import ReceiptStore
-from weftline.prompts.efficiency.model import efficiency_of
+from weftline.prompts.efficiency import efficiency_of
 from weftline.storage.sql.database import Scope
 from weftline.testing.receipts import receipt
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from weftline.kernel.approval import HoldReason
 from weftline.kernel.errors import Forbidden
 from weftline.kernel.guards import Guard
+from weftline.kernel.identity import HoldReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

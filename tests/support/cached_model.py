@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from weftline.indexing.embeddings.model import Vectors
+    from weftline.indexing.embeddings import Vectors
 
 
 class CachedModel:

@@ -12,7 +12,7 @@ from support.alerts import by_system
 from support.red_team import EVERYTHING
 from support.world import SESSION
 from weftline.insight.alerts.service import Alerts
-from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject
+from weftline.kernel.events import TENANT_SUBJECT, agent_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

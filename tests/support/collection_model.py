@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weftline.indexing.collections.model import DECISION, PROSE, IndexedChunk
+from weftline.indexing.collections import DECISION, PROSE, IndexedChunk
 from weftline.indexing.entities import entity_index_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weftline.search.index_view import CollectionQuery, IncompleteItem, View
+    from weftline.search.model import CollectionQuery, IncompleteItem, View
 
 DIMENSIONS = 8
 WORDS = ("apple", "pear", "plum", "fig", "quince", "medlar", "sloe")

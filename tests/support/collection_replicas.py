@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
-from weftline.app.search.replicas import Indexes
-from weftline.indexing.collections.model import IndexedChunk, NewChunk
-from weftline.indexing.collections.sql import CollectionStore
-from weftline.search.index_view import CollectionQuery
+from weftline.app.search.replica import Indexes
+from weftline.indexing.collections import IndexedChunk, NewChunk
+from weftline.indexing.sql import CollectionStore
+from weftline.search.model import CollectionQuery
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

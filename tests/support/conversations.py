@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weftline.kernel.tokens import approximate_tokens
-from weftline.models.language_models.model import ConversationMessage, Role, ToolCall
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models.content import ConversationMessage, Role, ToolCall
 from weftline.safety.trust.model import TrustLabel
 from weftline.windows.model import Category, WindowEvent
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weftline import Weftline
-from weftline.transports.hooks.configurations import plugin_folder
 from weftline.transports.hooks.folder import HooksFolder
+from weftline.transports.hooks.hook_input import plugin_folder
 from weftline.transports.hooks.resident import Resident, ask
 
 if TYPE_CHECKING:

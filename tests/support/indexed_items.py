@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from weftline.indexing.embeddings.model import Model
-from weftline.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weftline.indexing.embeddings import Model
+from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.jobs import SqlJobStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weftline.history.object_storage.sql import tenants_to_clear
+from weftline.history.object_storage import tenants_to_clear
 from weftline.jobs.scheduler import Scheduler
 from weftline.storage.sql.database import SYSTEM
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.jobs import pause_jobs
-from weftline.indexing.collections.model import domain_collection
-from weftline.indexing.collections.sql import CollectionStore
-from weftline.indexing.embeddings.model import Model
+from weftline.indexing.collections import domain_collection
+from weftline.indexing.embeddings import Model
+from weftline.indexing.sql import CollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pytest
 
     from support.world import Caller, World
-    from weftline.indexing.collections.model import Chunk
-    from weftline.indexing.embeddings.model import Purpose
+    from weftline.indexing.collections import Chunk
+    from weftline.indexing.embeddings import Purpose
 
 DIMENSIONS = 16
 HANDBOOK = "handbook"

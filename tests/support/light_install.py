@@ -24,7 +24,7 @@ def search_modules() -> set[str]:
 
 def hide_search_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     # Loaded before, so that later tests in this process have the fast products.
-    import_module("weftline.search_index.dot_products")
+    import_module("weftline.search_index.quantized_vectors")
     hidden = search_modules()
     loaded = [name for name in sys.modules if name.partition(".")[0] in hidden]
     for name in {*hidden, *loaded}:

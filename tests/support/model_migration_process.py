@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import weftline.app.app
-import weftline.indexing.model_migration.migration
+import weftline.indexing.model_migration
 from support.jobs import repeat_job
 from weftline.settings import Settings
 from weftline.testing.embedder import WordEmbedder
@@ -30,8 +30,8 @@ def embedders(_settings: Settings) -> list[WordEmbedder]:
 
 
 def model_migration_process(url: str, data: str, clock: ClockAhead) -> App:
-    weftline.indexing.model_migration.migration._EMBED_BATCH = 4
-    weftline.indexing.model_migration.migration._DELETE_BATCH = 4
+    weftline.indexing.model_migration._EMBED_BATCH = 4
+    weftline.indexing.model_migration._DELETE_BATCH = 4
     weftline.app.app.configured_embedders = embedders
     app = weftline.app.app.App(Settings(database_url=url, data_dir=data, session_indexing="off"), clock=clock)
     app.lease_runner.rest = 0

@@ -10,8 +10,8 @@ import msgspec.inspect as kinds
 from hypothesis import strategies as st
 
 from weftline.kernel.fields import MAX_INT
-from weftline.records.constraints import Ordered, RequiresAny
 from weftline.records.model import RECORD_TYPES
+from weftline.records.vocabulary import Ordered, RequiresAny
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.assemblies import add_documents, assemble
-from weftline.insight.recommendations.recorded_calls import ReplayStores
-from weftline.insight.recommendations.replay import ReplayServices
+from weftline.insight.recommendations.recorded_calls import ReplayServices, ReplayStores
 from weftline.insight.recommendations.trials import Control, try_proposal
 from weftline.jobs.session_indexing import INDEX
-from weftline.jobs.session_vectors import EMBED
+from weftline.jobs.vectors import EMBED
 from weftline.kernel.identity import system_actor
 from weftline.models.language_models.catalog import load_catalog
 from weftline.prompts.assembly.sql import ReceiptStore
-from weftline.prompts.efficiency.model import ItemUse, efficiency_of
+from weftline.prompts.efficiency import ItemUse, efficiency_of
 from weftline.providers.prices import PriceTable
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.storage.sql.database import Scope
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from support.world import Caller, World
     from weftline.insight.recommendations.model import ProposedSettings
-    from weftline.insight.recommendations.replay import RecordedWindow
+    from weftline.insight.recommendations.recorded_calls import RecordedWindow
     from weftline.insight.recommendations.trials import TrialResult
 
 MODEL = "gpt-4o"

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from weftline.models.language_models.answer_usage import Usage
 from weftline.models.language_models.catalog import load_catalog
-from weftline.models.language_models.model import ToolCall, WireForm
-from weftline.models.language_models.usage import Usage
+from weftline.models.language_models.content import ToolCall, WireForm
 from weftline.testing.prompt_cache import CacheSimulator
 
 # ``drip``: a byte now and then, without end. ``reset``: the connection is reset after half of the answer.

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.collection_model import NamedCaller
-from weftline.indexing.collections.model import PROSE, IndexedChunk
+from weftline.indexing.collections import PROSE, IndexedChunk
 from weftline.indexing.text_analysis import index_terms
-from weftline.search.index_view import CollectionQuery
-from weftline.search.model import Query
+from weftline.search.model import CollectionQuery, Query
 from weftline.search.ranking import rank, score_views
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
@@ -21,8 +20,7 @@ from weftline.testing.embedder import WordEmbedder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.search.index_view import Floats, View
-    from weftline.search.model import Ranking
+    from weftline.search.model import Floats, Ranking, View
     from weftline.search.selection import ScoredCandidates
 
 NOW = 1_000_000_000_000_000

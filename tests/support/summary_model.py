@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from support.scripted_provider import Answer
-from weftline.state.layers.data_elements import contents
+from weftline.state.layers.prefix import contents
 
 _ELEMENT = re.compile(r"<weftline:data.*?</weftline:data>", re.DOTALL)
 _LINE = re.compile(r"^[^:\n]{1,40}: ", re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from weftline.models.language_models.model import ConversationMessage, ToolCall
+from weftline.models.language_models.content import ConversationMessage, ToolCall
 from weftline.windows.model import Category, WindowEvent, message_tokens
 
 if TYPE_CHECKING:

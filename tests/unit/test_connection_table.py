@@ -9,8 +9,7 @@ import pytest
 from weftline.kernel.errors import ServerBusy
 from weftline.kernel.identity import Actor, PrincipalKind
 from weftline.transports import server
-from weftline.transports.http.byte_budget import ByteBudget, Holder
-from weftline.transports.http.connections import ConnectionLimits, ConnectionTable
+from weftline.transports.http.connections import ByteBudget, ConnectionLimits, ConnectionTable, Holder
 
 
 @pytest.mark.parametrize(("hard", "connections"), [(1_024, 384), (4_096, 1_920), (1_000_000, 20_000), (64, 16)])

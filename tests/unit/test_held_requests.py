@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from weftline.app.held_calls import rebuild_error, stored_error
 from weftline.app.registry import all_operations
-from weftline.insight.guidance.examples import example_request
+from weftline.insight.guidance import example_request
 from weftline.kernel.errors import InternalError, NotFound
 from weftline.kernel.identity import system_actor
 from weftline.kernel.operation import Audience

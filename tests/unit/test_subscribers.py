@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from weftline.app.subscribers import Subscriber, SubscriberLimits, Subscribers, TooManySubscriptions
+from weftline.app.event_feed import Subscriber, SubscriberLimits, Subscribers, TooManySubscriptions
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weftline.app.registry import all_operations
-from weftline.app.tools.needs import everyday_words, synonyms_of
+from weftline.app.tools.catalogue import everyday_words, synonyms_of
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS, entry_name
 
 

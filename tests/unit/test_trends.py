@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from weftline.app.caches import Cache, CacheRegistry
-from weftline.app.metrics import Metrics
+from weftline.app.metrics import Metrics, Sample, Series, compare, halves
 from weftline.app.metrics_snapshot import MetricsSnapshot, merged, trends
 from weftline.app.registry import all_operations
-from weftline.app.trends import Sample, Series, compare, halves
-from weftline.insight.metrics.history import BUCKET_SECONDS, MetricBucket, MetricTotals
-from weftline.insight.metrics.model import Trend
+from weftline.insight.metrics import BUCKET_SECONDS, MetricBucket, MetricTotals, Trend
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
 from weftline.storage.sql.database import connect
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
-    from weftline.insight.metrics.model import PerformanceTrends, SystemPerformance
+    from weftline.insight.metrics import PerformanceTrends, SystemPerformance
     from weftline.kernel.operation import Operation
 
 pytestmark = pytest.mark.req("MS-08")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from weftline.kernel.errors import InvalidInput
-from weftline.kernel.validation_errors import invalid_input
+from weftline.kernel.json_input import invalid_input
 
 
 class Text(msgspec.Struct, tag="text", forbid_unknown_fields=True):

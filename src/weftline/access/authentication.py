@@ -12,9 +12,8 @@ from weftline.kernel.errors import AuthenticationError, InvalidApiKey, TokenExpi
 from weftline.kernel.fields import is_name
 
 if TYPE_CHECKING:
-    from weftline.access.model import Memberships, PresentedKey, Principal, StoredKey
+    from weftline.access.model import Memberships, PresentedKey, Principal, StoredKey, TokenCodec
     from weftline.access.sql import AccessStore
-    from weftline.access.store import TokenCodec
     from weftline.kernel.identity import Actor
 
 

@@ -6,13 +6,18 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from weftline.kernel.errors import Conflict, NotFound, Rejected
 from weftline.kernel.fields import NAME_PATTERN, is_name, new_id
-from weftline.kernel.identity import Actor, Permission, PrincipalKind, participant_name
+from weftline.kernel.identity import ANYONE, EVERYONE, Actor, Permission, PrincipalKind, participant_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 DEFAULT_TENANT = "default"
 KEY_PREFIX = "weftline"
@@ -248,3 +253,83 @@ def actor_for(
         step=None if step is None else step.name,
         step_tools=frozenset() if step is None else step.tools,
     )
+
+
+# Patterns of participants.
+
+Pattern = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9_:*?-]+\Z",
+        description="A participant's name with wildcards, such as subagent:review:*, or tree:ID, team:NAME.",
+    ),
+]
+
+
+def member_patterns(actor: Actor) -> frozenset[str]:
+    """Return all the patterns of members that match a caller.
+
+    There are few, because a wildcard stands for everything after a colon only: stores can look them up by index.
+    """
+    parts = actor.participant.split(":")
+    groups = (":".join((*parts[:count], EVERYONE)) for count in range(1, len(parts)))
+    return actor.audiences.union((actor.participant,), groups)
+
+
+# Ports of access: the codec of tokens, and what higher rooms do for it.
+
+
+class AgentInstructions(Protocol):
+    """Sets the system prompt of a new agent."""
+
+    async def define(self, agent_id: str, text: str) -> None: ...
+
+
+class LineKeys(Protocol):
+    """The key that signs the versions of layers and definitions."""
+
+    async def rotate(self, now: int) -> None:
+        """Replace the key. What it signed stays valid, but nobody can sign with it any more."""
+        ...
+
+
+class TokenCodec(Protocol):
+    """Signs and verifies claims with one fixed algorithm, whatever the token's header names."""
+
+    def encode(self, claims: Mapping[str, Any], kid: str, secret: bytes) -> str: ...
+
+    def kid_of(self, token: str) -> str | None:
+        """Return the unverified key id of a token; None if the text is not a token."""
+        ...
+
+    def decode(self, token: str, secret: bytes) -> Mapping[str, Any] | None:
+        """Return the claims if the signature is valid; None otherwise."""
+        ...
+
+
+# Encoding of ACL patterns in a column.
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(tuple[str, ...])
+
+
+def encode_patterns(patterns: tuple[str, ...]) -> str | None:
+    """Encode an ACL; NULL means everyone, the most common case."""
+    return None if patterns == ANYONE else _encoder.encode(patterns).decode()
+
+
+def decode_patterns(text: str | None) -> tuple[str, ...]:
+    return ANYONE if text is None else _decoder.decode(text)
+
+
+def encode_audience(patterns: tuple[str, ...]) -> str:
+    """Encode the audience of a session: its creator and its members."""
+    return _encoder.encode(patterns).decode()
+
+
+# Cached: every call on a board and every event of a session decodes one, and there are few different ones.
+@lru_cache(maxsize=10_000)
+def decode_audience(text: str) -> tuple[str, ...]:
+    return _decoder.decode(text)

@@ -38,23 +38,33 @@ from weftline.access.grants import (
 from weftline.access.model import (
     AgentExists,
     AgentId,
+    AgentInstructions,
     AgentNotFound,
     AgentType,
     ApiKeyNotFound,
     Clearance,
     InvalidParent,
+    LineKeys,
     PermissionName,
     Principal,
     StoredKey,
     StoredToken,
+    TokenCodec,
     new_key,
     new_signing_key,
     parse_key,
 )
 from weftline.access.sql import AccessStore
-from weftline.access.steps import BoundToStep, StepName, StepNotFound, no_step, step_within
-from weftline.access.store import AgentInstructions, LineKeys, TokenCodec
-from weftline.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
+from weftline.access.steps import (
+    BoundToStep,
+    StepName,
+    StepNotFound,
+    ToolsField,
+    UnknownToolProfile,
+    no_step,
+    parse_tool_profile,
+    step_within,
+)
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import (
     AuthenticationError,

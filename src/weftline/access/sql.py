@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from weftline.kernel.transaction import Row, Transaction
-from weftline.access.plans.model import AssignedPlan
+from weftline.access.plans import AssignedPlan
 
 _PRINCIPAL = """
 SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearance, p.permissions, p.created_at,

@@ -5,16 +5,18 @@ A step only takes away: who may do what is decided by permissions, place in the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 import msgspec
 
-from weftline.kernel.errors import NotFound, PermissionDenied
+from weftline.kernel.data_files import JsonFile
+from weftline.kernel.errors import NotFound, PermissionDenied, Rejected
 from weftline.kernel.fields import Name
 
 if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation
+
 
 # In every step a caller keeps its credential alive, with the same step, and its runtime asks what it may call. Of the
 # tools of servers behind the gateway, the call checks which the step has.
@@ -76,3 +78,61 @@ def step_within(bound: str | None, wanted: str | None) -> str | None:
     if bound is not None and wanted not in (None, bound):
         raise BoundToStep(f"This credential is bound to the step '{bound}'.", step=bound)
     return bound or wanted
+
+
+# Tool profiles: which tools an MCP client sees listed. A tool that is not listed still answers when it is called.
+#
+# Steps (``steps``) are the access rule: what is not in a step is refused.
+
+DEFAULT, FULL = "default", "full"
+
+
+class _Profiles(TypedDict):
+    """The default list, and groups of tools by name."""
+
+    default: list[str]
+    groups: dict[str, list[str]]
+
+
+_profiles = JsonFile("access/tool_profiles.json", _Profiles)
+# The tools most agents need, in the order of the list; shown with a short description and their main fields.
+DEFAULT_TOOLS = _profiles()["default"]
+# Groups of tools, by name; every tool is in at least one.
+GROUPS = _profiles()["groups"]
+PROFILES = (DEFAULT, FULL, *GROUPS)
+
+ToolsField = Annotated[
+    Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None,
+    msgspec.Meta(
+        description="Tool profile: the tools that MCP clients with this key see listed, such as full or "
+        "board,messages. Default: the server's setting.",
+    ),
+]
+
+
+class UnknownToolProfile(Rejected):
+    """No tool profile has this name."""
+
+    code = "UNKNOWN_TOOL_PROFILE"
+    hint = f"Use one of these names, or several separated by commas: {', '.join(PROFILES)}."
+
+
+class ToolProfile(NamedTuple):
+    """Tools to list: ``lean`` ones in a short form, ``whole`` ones with all fields; ``everything`` lists every tool."""
+
+    everything: bool
+    lean: frozenset[str]
+    whole: frozenset[str]
+
+
+def parse_tool_profile(names: str) -> ToolProfile:
+    """Return the profile of a name, or of several separated by commas."""
+    given = [name.strip() for name in names.split(",")]
+    unknown = next((name for name in given if name not in PROFILES), None)
+    if unknown is not None:
+        raise UnknownToolProfile(f"There is no tool profile named '{unknown[:100]}'.", profiles=list(PROFILES))
+    return ToolProfile(
+        everything=FULL in given,
+        lean=frozenset(DEFAULT_TOOLS if DEFAULT in given else ()),
+        whole=frozenset(tool for name in given for tool in GROUPS.get(name, ())),
+    )

@@ -10,76 +10,71 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from weftline.access.agent_tree import AgentLimit
 from weftline.access.operations import TokenLifetimes
-from weftline.access.plans.model import DefaultPlan
-from weftline.access.steps import check_in_step
-from weftline.access.tool_profiles import UnknownToolProfile
+from weftline.access.plans import DefaultPlan
+from weftline.access.steps import UnknownToolProfile, check_in_step
 from weftline.app.approved_calls import ApprovedCalls
-from weftline.app.audit_writer import Auditor
-from weftline.app.authentication import Authenticator
+from weftline.app.authentication import Authenticator, SessionAclCache
 from weftline.app.background_jobs import background_jobs
-from weftline.app.background_tasks import BackgroundTasks
-from weftline.app.caches import BufferedReadCounts, Cache, CacheRegistry
-from weftline.app.call_meter import CallMeter, CallPrices
+from weftline.app.caches import BackgroundTasks, BufferedReadCounts, Cache, CacheRegistry
+from weftline.app.call_meter import CallMeter, CallPrices, MeteredChatModel
 from weftline.app.dispatch import CallContext, Dispatcher, Incoming, RegisteredOperations, authorise
 from weftline.app.event_feed import LiveFeed
 from weftline.app.gateway import McpGateway
 from weftline.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
 from weftline.app.held_calls import HeldCalls
 from weftline.app.json_bodies import JsonBodies
-from weftline.app.metered_chat_model import MeteredChatModel
 from weftline.app.metrics import Metrics
-from weftline.app.metrics_snapshot import MetricsSnapshot
+from weftline.app.metrics_snapshot import MetricsSnapshot, ProcessFigures
 from weftline.app.objects import Objects
-from weftline.app.process_figures import ProcessFigures
 from weftline.app.proxied_calls import ProxiedCalls
 from weftline.app.proxied_conversations import ProxiedConversations
 from weftline.app.proxied_edits import ProxiedEdits
 from weftline.app.proxied_usage import ProxiedUsage
 from weftline.app.rate_limits import RateLimits
-from weftline.app.refusals import Refusals
+from weftline.app.refusals import Auditor, Refusals
 from weftline.app.registry import all_operations
 from weftline.app.search.embedding_cache import CachedEmbeddings
-from weftline.app.search.index_wait import BoundedIndexWait
-from weftline.app.search.service import LowRelevanceReporter, SearchIndexes, rank
+from weftline.app.search.service import BoundedIndexWait, LowRelevanceReporter, SearchIndexes, rank
 from weftline.app.security_events import AgentTermination, ViolationHandler
-from weftline.app.session_acl_cache import SessionAclCache
 from weftline.app.tenants import Tenants, default_plan
 from weftline.app.tools.catalogue import IndexedTools
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS, WEFTLINE_TOOLS_CALL, Toolbox
 from weftline.app.transfer import Transfers, Uploads
 from weftline.app.wiring import Container, Singletons
-from weftline.indexing.pins.model import PinLimits
-from weftline.jobs.alerts import AlertJob
-from weftline.jobs.backfill_vectors import VectorBackfill
-from weftline.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
+from weftline.indexing.pins import PinLimits
 from weftline.jobs.compaction import CompactionJob
-from weftline.jobs.document_retention import DocumentRetention
-from weftline.jobs.domain_evaluation import EvaluationJob
+from weftline.jobs.figures import AlertJob, UsageRollup
 from weftline.jobs.history_pruning import HistoryPruner
-from weftline.jobs.ingestion import INGEST, Ingestion
-from weftline.jobs.log_retention import LogDays, LogRetention
-from weftline.jobs.message_reading import MessageReading
-from weftline.jobs.metering import UsageRollup
+from weftline.jobs.ingestion import INGEST, DomainReindexing, EvaluationJob, Ingestion
 from weftline.jobs.model_migration import ModelMigrations
-from weftline.jobs.reindex import DomainReindexing
+from weftline.jobs.retention import (
+    EXPIRE,
+    EXPIRE_EVERY_SECONDS,
+    DeferredDeletion,
+    DocumentRetention,
+    Expiry,
+    LogDays,
+    LogRetention,
+    ReceiptPruning,
+)
 from weftline.jobs.runner import LeaseRunner
 from weftline.jobs.scheduler import Scheduler
 from weftline.jobs.session_indexing import INDEX, SessionIndexing
-from weftline.jobs.session_vectors import EMBED, SessionVectors
 from weftline.jobs.source_sync import SYNC, SourceSyncJob
+from weftline.jobs.vectors import EMBED, SessionVectors, VectorBackfill
 from weftline.jobs.webhook_delivery import WebhookDelivery
-from weftline.jobs.window_autosave import WindowAutosave
+from weftline.jobs.windows import MessageReading, WindowAutosave
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import RateLimited, UnknownOperation, WeftlineError
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.guards import GuardedCall, Guards
-from weftline.kernel.loop_turns import LoopTurns
 from weftline.kernel.operation import RateClass
+from weftline.kernel.packed_text import LoopTurns
 from weftline.knowledge.document_operations import DocumentWrites
-from weftline.knowledge.sources.model import HookRefused
+from weftline.knowledge.sources import HookRefused
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.token_counts import CountCache
-from weftline.prompts.assembly.costs import DoubtLimit
+from weftline.prompts.assembly.plan import DoubtLimit
 from weftline.providers.chat_models.factory import configured_chat_model
 from weftline.providers.document_reader import IsolatedDocumentReader
 from weftline.providers.embedders.factory import configured_embedders, semantic_search_off
@@ -90,16 +85,16 @@ from weftline.providers.local_folders import AllowedFolders
 from weftline.providers.object_storage import connect_objects
 from weftline.providers.prices import PriceTable
 from weftline.providers.tokenizers import TokenizerRegistry
-from weftline.safety.guardrails.actions import KnownActions
 from weftline.safety.guardrails.guard import GuardrailGuard
+from weftline.safety.guardrails.model import KnownActions
 from weftline.safety.guardrails.service import Guardrails
 from weftline.safety.trust.scanner import ContentScanner
+from weftline.search.persistent_memory import SearchStores
 from weftline.search.pulled_memory import PulledTexts
 from weftline.search.retriever import Retriever
-from weftline.search.stores import SearchStores
 from weftline.sessions.events.model import SESSION_END_EVENTS, EventPage
 from weftline.sessions.events.operations import Events, ReadEvents
-from weftline.sessions.messages.search.searcher import Searcher
+from weftline.sessions.messages.search import Searcher
 from weftline.sessions.messages.transcript import Transcripts
 from weftline.settings import InvalidSetting, Settings
 from weftline.state.agent_context.model import ContextLimits
@@ -111,24 +106,24 @@ from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.signature_check import removed_lines
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.windows.compaction.compactor import Compactor
-from weftline.windows.compaction.summarisers import Summarisers
+from weftline.windows.compaction.runs import Summarisers
 from weftline.windows.compaction.trigger import CompactionJobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from weftline.app.subscribers import Subscriber
+    from weftline.app.event_feed import Subscriber
     from weftline.app.tools.toolbox import ToolView
-    from weftline.indexing.embeddings.model import Embedder
-    from weftline.insight.metrics.model import JobFigures
+    from weftline.indexing.embeddings import Embedder
+    from weftline.insight.metrics import JobFigures
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import Event, StoredEvent
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Registry, Response
-    from weftline.knowledge.sources.hooks import HookResponse
+    from weftline.knowledge.source_sync import HookResponse
     from weftline.models.language_models.chat_model import ChatModel
-    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.safety.trust.model import TrustPolicy
     from weftline.sessions.events.model import EventFilter
 
 # For jobs to reach their next step; all of them resume after a crash.

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from weftline.access.sql import AccessStore
 from weftline.app.authentication import InStep, Local
 from weftline.app.held_calls import stored_error
-from weftline.kernel.approval import Approval, HoldReason
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import AuthenticationError, InternalError, Unavailable, WeftlineError
 from weftline.kernel.fields import new_id
+from weftline.kernel.identity import Approval, HoldReason
 from weftline.safety.approvals.model import (
     GIVE_UP_MICROS,
     PERFORM_MICROS,

@@ -6,31 +6,35 @@ import sys
 from typing import TYPE_CHECKING
 
 from weftline.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
-from weftline.app.freed_memory import FreedMemory
-from weftline.history.object_storage.sql import tenants_to_clear
-from weftline.indexing.deferred_deletions import tenants_with_deletions
-from weftline.insight.metrics.operations import COLLECTION_INTERVAL
-from weftline.jobs import (
-    compaction,
-    domain_evaluation,
-    ingestion,
-    message_reading,
-    session_indexing,
-    session_vectors,
-    source_sync,
-    webhook_delivery,
+from weftline.app.json_bodies import FreedMemory
+from weftline.history.object_storage import tenants_to_clear
+from weftline.indexing.sql import tenants_with_deletions
+from weftline.insight.metrics import COLLECTION_INTERVAL
+from weftline.jobs import compaction, ingestion, session_indexing, source_sync, vectors, webhook_delivery, windows
+from weftline.jobs.figures import (
+    CONCURRENT_EVALUATIONS,
+    EVALUATE_ALERTS,
+    EVALUATE_EVERY_SECONDS,
+    PRUNE_ALERTS,
+    PRUNE_USAGE,
+    ROLL_UP,
+    ROLL_UP_EVERY_SECONDS,
 )
-from weftline.jobs.alerts import CONCURRENT_EVALUATIONS, EVALUATE_ALERTS, EVALUATE_EVERY_SECONDS, PRUNE_ALERTS
-from weftline.jobs.backfill_vectors import BACKFILL
-from weftline.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS, PRUNE_RECEIPTS
-from weftline.jobs.document_retention import PRUNE_DOCUMENTS
 from weftline.jobs.history_pruning import PRUNE
-from weftline.jobs.log_retention import PRUNE_LOGS
-from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP, ROLL_UP_EVERY_SECONDS
+from weftline.jobs.ingestion import REINDEX
 from weftline.jobs.model_migration import MIGRATE
-from weftline.jobs.reindex import REINDEX
+from weftline.jobs.retention import (
+    DELETE,
+    EXPIRE,
+    EXPIRE_EVERY_SECONDS,
+    EXPIRE_SOON_SECONDS,
+    PRUNE_DOCUMENTS,
+    PRUNE_LOGS,
+    PRUNE_RECEIPTS,
+)
 from weftline.jobs.scheduler import DueSource, Job, Work
-from weftline.jobs.window_autosave import AUTOSAVE
+from weftline.jobs.vectors import BACKFILL
+from weftline.jobs.windows import AUTOSAVE
 from weftline.safety.approvals.sql import tenants_with_due_approvals
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.tenants import tenants_to_expire, tenants_to_sweep
@@ -177,8 +181,8 @@ def _queue_jobs(app: App) -> list[Job]:
             per_group=ingestion.PER_AUTHOR,
         ),
         Job(
-            name=domain_evaluation.EVALUATE,
-            every=domain_evaluation.POLL_SECONDS,
+            name=ingestion.EVALUATE,
+            every=ingestion.POLL_SECONDS,
             on_events=lambda _: _DOCUMENT_DELAY_SECONDS,
             due=app.domain_evaluation.due,
             run=app.domain_evaluation.run,
@@ -210,8 +214,8 @@ def _queue_jobs(app: App) -> list[Job]:
             per_tenant=compaction.PER_TENANT,
         ),
         Job(
-            name=message_reading.READ,
-            every=message_reading.POLL_SECONDS,
+            name=windows.READ,
+            every=windows.POLL_SECONDS,
             due=app.message_reading.due,
             run=app.message_reading.run,
         ),
@@ -232,11 +236,11 @@ def _queue_jobs(app: App) -> list[Job]:
             concurrency=session_indexing.CONCURRENCY,
         ),
         Job(
-            name=session_vectors.EMBED,
+            name=vectors.EMBED,
             every=30.0,
             due=app.session_vectors.due,
             run=lambda work: app.session_vectors.run(work.tenant),
-            concurrency=session_vectors.CONCURRENCY,
+            concurrency=vectors.CONCURRENCY,
         ),
     ]
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.access.sql import AccessStore
+from weftline.app.genai_telemetry import chat_span, describe_usage
+from weftline.jobs.runner import attempt
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_id
-from weftline.models.language_models.prices import cost_of
-from weftline.models.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
-from weftline.models.metering.proxied_calls import ProxiedCall, ProxiedCallStore
-from weftline.models.metering.sql import UsageStore
+from weftline.models.language_models.catalog import cost_of
+from weftline.models.language_models.chat_model import ChatModelError
+from weftline.models.metering import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
+from weftline.models.proxied_calls import ProxiedCall, ProxiedCallStore
+from weftline.models.sql import UsageStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.storage.sql.unit_of_work import logged_write
@@ -22,12 +26,12 @@ if TYPE_CHECKING:
 
     from weftline.kernel.clock import Clock
     from weftline.kernel.transaction import Transaction
-    from weftline.models.language_models.catalog import CacheRules, Catalog
-    from weftline.models.language_models.chat_model import ChatCaller
-    from weftline.models.language_models.prices import Prices
-    from weftline.models.language_models.usage import Usage
-    from weftline.models.metering.model import CallKind
+    from weftline.models.language_models.answer_usage import Usage
+    from weftline.models.language_models.catalog import CacheRules, Catalog, Prices
+    from weftline.models.language_models.chat_model import ChatAnswer, ChatCaller, ChatModel, ChatRequest
+    from weftline.models.metering import CallKind
     from weftline.storage.sql.database import Database
+
 
 _MICROS = 1_000_000
 
@@ -143,3 +147,44 @@ async def _teams(transaction: Transaction, agent_id: str) -> tuple[str, ...]:
     access = AccessStore(transaction)
     agent = await access.principal(agent_id)
     return () if agent is None else tuple(sorted((await access.memberships(agent)).teams))
+
+
+# Meters the calls of Weftline's own language model for the agents they are made for.
+
+
+class MeteredChatModel:
+    """A chat model that leaves a usage entry of every call. Not being able to write one does not fail the call."""
+
+    def __init__(self, model: ChatModel, meter: CallMeter, prices: CallPrices, catalog: Catalog, clock: Clock) -> None:
+        self._model = model
+        self._call_meter = meter
+        self._prices = prices
+        self._catalog = catalog
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    async def complete(self, request: ChatRequest) -> ChatAnswer:
+        started = perf_counter()
+        try:
+            with chat_span(self._catalog.label(self.name)) as span:
+                answer = await self._model.complete(request)
+                if answer.usage is not None:
+                    describe_usage(span, answer.usage)
+        except ChatModelError:
+            await self._meter(request.caller, UsageSums(failed_calls=1), started)
+            raise
+        usage = answer.usage
+        cost = None if usage is None else await self._prices.cost(self.name, usage, self._clock.now())
+        await self._meter(request.caller, reported_sums(usage, cost), started)
+        return answer
+
+    async def _meter(self, caller: ChatCaller, sums: UsageSums, started: float) -> None:
+        if caller.tenant:
+            adding = self._call_meter.add("compaction", caller, self.name, sums, perf_counter() - started)
+            await attempt("usage.meter", adding, tenant=caller.tenant)

@@ -25,10 +25,10 @@ from weftline.access.model import parse_key
 from weftline.access.operations import AuthenticateAgent
 from weftline.access.sql import AccessStore
 from weftline.access.steps import BoundToStep, StepNotFound, check_operation_in_step
-from weftline.app.bound_session import check_in_session, check_not_outside, fill_in_session
 from weftline.app.genai_telemetry import describe_span
 from weftline.app.held_calls import ClientApprover, HeldCalls
 from weftline.app.wiring import CallScope
+from weftline.history.line_kinds import SESSION, line_kinds, name_in
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.errors import (
@@ -45,12 +45,12 @@ from weftline.kernel.errors import (
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.guards import GuardedCall
 from weftline.kernel.identity import PrincipalKind
-from weftline.kernel.operation import Audience, Effect, PreparationOutdated, RateClass
+from weftline.kernel.operation import Audience, Effect, PreparationOutdated, RateClass, SessionUse
 from weftline.kernel.thread_pools import CALLER
 from weftline.safety.approvals.model import CallNotHoldable, CallResult
 from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.trust.scanner import is_long
-from weftline.sessions.model import ALL_SESSIONS, check_not_terminated
+from weftline.sessions.model import ALL_SESSIONS, BoundToSession, check_not_terminated, session_elsewhere
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
 from weftline.storage.sql.unit_of_work import begin_approved, log_changes
 
@@ -60,11 +60,10 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
 
-    from weftline.app.audit_writer import Auditor
     from weftline.app.authentication import Authenticator, Credential
     from weftline.app.metrics import Metrics
     from weftline.app.rate_limits import RateLimits
-    from weftline.app.refusals import Refusals
+    from weftline.app.refusals import Auditor, Refusals
     from weftline.app.wiring import Container
     from weftline.kernel.guards import EntryPoint, Guards
     from weftline.kernel.identity import Actor
@@ -72,6 +71,62 @@ if TYPE_CHECKING:
     from weftline.kernel.transaction import Transaction
     from weftline.safety.trust.scanner import ContentScanner, Verdicts
     from weftline.storage.sql.database import Database
+
+
+# What a call may reach on a connection that is bound to one session, by the SessionUse of its operation.
+#
+# The other half is ``Session.admits``: for a bound caller only its session does, whatever names or lists it.
+
+_SESSION = "session_id"
+# Request fields that name a context in history.
+LINE_FIELDS = ("context_id", "from_context_id", "other_context_id")
+
+
+def works_in_session(operation: Operation) -> bool:
+    """Return whether an operation works in the session of its session_id, which a bound connection fills in."""
+    return operation.session is SessionUse.WORKS_IN and _SESSION in operation.request.__struct_fields__
+
+
+def fill_in_session(operation: Operation, raw: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+    """Return a request in the session of the connection; ``board`` is the board of that session."""
+    given = {name: _full_line_id(raw[name], session_id) for name in LINE_FIELDS if isinstance(raw.get(name), str)}
+    if works_in_session(operation):
+        given[_SESSION] = raw.get(_SESSION) or session_id
+    return {**raw, **given} if given else raw
+
+
+def check_in_session(operation: Operation, raw: Mapping[str, Any], actor: Actor) -> None:
+    """Refuse a request that names another session than the one of the connection, as if that did not exist."""
+    for named in _named_sessions(operation, raw):
+        if named != actor.bound_session:
+            raise session_elsewhere(str(named), actor)
+
+
+def check_not_outside(operation: Operation, actor: Actor) -> None:
+    """Refuse operations that create sessions or cover all of them."""
+    if operation.session is SessionUse.OUTSIDE:
+        raise BoundToSession(
+            f"This connection works in the session '{actor.bound_session}' only; `{operation.name}` reaches beyond it.",
+            session_id=actor.bound_session,
+        )
+
+
+def _named_sessions(operation: Operation, raw: Mapping[str, Any]) -> Iterator[object]:
+    """Return the sessions that a request names itself; those of other ids are looked up by the operation."""
+    named = raw.get(_SESSION)
+    if named is not None and not (named == ALL_SESSIONS and operation.session is SessionUse.MAY_NAME):
+        yield named
+    for line in (raw.get(name) for name in LINE_FIELDS):
+        of_line = name_in(line, SESSION) if isinstance(line, str) else None
+        if of_line is not None:
+            yield of_line
+
+
+def _full_line_id(named: str, session_id: str) -> str:
+    line, mark, branch = named.partition("@")
+    kind = line_kinds().get(line)
+    return f"{line}:{session_id}{mark}{branch}" if kind is not None and kind.of_session else named
+
 
 _log = logging.getLogger("weftline.calls")
 _tracer = trace.get_tracer("weftline")

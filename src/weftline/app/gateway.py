@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weftline.access.audit import AuditTrail
-from weftline.access.steps import check_in_step
-from weftline.access.tool_profiles import GROUPS, parse_tool_profile
+from weftline.access.steps import GROUPS, check_in_step, parse_tool_profile
 from weftline.app.dispatch import check_access
 from weftline.app.tools.toolbox import ToolView, called_tool
 from weftline.app.wiring import CallScope
@@ -41,7 +40,7 @@ from weftline.providers.sealed_values import SealedValues
 from weftline.providers.webhook_sender import Reach
 from weftline.safety.trust.gate import ContentBlocked, ContentGate, IncomingContent
 from weftline.safety.trust.model import Source
-from weftline.sessions.events.webhooks.model import AddressNotAllowed
+from weftline.sessions.events.webhooks import AddressNotAllowed
 from weftline.storage.sql.database import Scope, caller_scope
 from weftline.storage.sql.unit_of_work import SystemTransactions
 

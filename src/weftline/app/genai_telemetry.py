@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
+    from weftline.models.language_models.answer_usage import Usage
     from weftline.models.language_models.catalog import ModelLabel
-    from weftline.models.language_models.usage import Usage
-    from weftline.models.metering.model import UsageEntry
+    from weftline.models.metering import UsageEntry
 
 # Limits of the histograms, as the conventions say.
 _TOKEN_LIMITS = [4**power for power in range(14)]

@@ -15,8 +15,8 @@ from weftline.kernel.errors import WeftlineError
 from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import CLEARANCE, PERMISSION, Permission
 from weftline.safety.guardrails.model import TEAM as TEAM_LEVEL
+from weftline.safety.guardrails.model import HitCount, HitStore, RuleKey
 from weftline.safety.guardrails.rules import Counts
-from weftline.safety.guardrails.sql import HitCount, HitStore, RuleKey
 from weftline.state.layers.rules import RuleLoader
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox

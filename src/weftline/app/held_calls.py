@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 from msgspec import structs
 
-from weftline.kernel.approval import HoldReason
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InternalError, WeftlineError
+from weftline.kernel.identity import HoldReason
 from weftline.safety.approvals.model import (
     ApprovalExpired,
     ApprovalPending,
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation
     from weftline.kernel.transaction import Transaction
-    from weftline.safety.approvals.model import Decision, HeldCall
-    from weftline.safety.approvals.store import CallPerformer
+    from weftline.safety.approvals.model import CallPerformer, Decision, HeldCall
     from weftline.storage.sql.database import Database
 
 # Calls that wait in one process, of one tenant and in all; further ones are answered at once.

@@ -6,36 +6,137 @@ Calls add to plain lists; the counters of prometheus_client would cost each call
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
+from functools import reduce
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from weftline.app.genai_telemetry import record_usage
-from weftline.app.trends import Sample, Series
-from weftline.insight.metrics.history import MetricTotals
-from weftline.insight.metrics.model import ChatModelMetrics, OperationMetrics
+from weftline.insight.metrics import BUCKET_SECONDS, ChatModelMetrics, MetricTotals, OperationMetrics, Trend
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.operation import Effect, RateClass
 from weftline.models.language_models.catalog import OTHER_MODEL, ModelLabel
-from weftline.models.metering.model import UsageSums, dollars
+from weftline.models.metering import UsageSums, dollars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from prometheus_client.core import Metric
 
     from weftline.app.dispatch import KeyOwner
+    from weftline.insight.metrics import MetricBucket
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation
+    from weftline.models.language_models.answer_usage import Usage
     from weftline.models.language_models.chat_model import ChatCaller
-    from weftline.models.language_models.usage import Usage
-    from weftline.models.metering.model import UsageEntry
+    from weftline.models.metering import UsageEntry
+
+
+# Rates and trends of metrics.
+#
+# A trend compares the last hour, or half of the measured time if that is less than two hours, with the time before it,
+# up to a day. A metric rises or falls when it changes by more than a tenth. A ratio (error rate, cache hit ratio) must
+# also change by 0.01, so that one error in a thousand calls is no trend. With less than ten minutes, or fewer than
+# twenty calls to compare, the trend is unknown.
+
+_HOUR = 3_600.0
+_MIN_SECONDS = 600.0
+_MIN_CALLS = 20
+_TENTH = 0.1
+_HUNDREDTH = 0.01
+# Samples are taken every 30 seconds: six minutes are kept, for rates.
+_SAMPLES = 12
+
+
+class Sample(NamedTuple):
+    """Totals at a timestamp in seconds."""
+
+    at: float
+    totals: MetricTotals
+
+
+class TrendSpan(NamedTuple):
+    """What was counted in a time."""
+
+    seconds: float
+    totals: MetricTotals
+
+
+Halves = tuple[TrendSpan, TrendSpan]
+
+
+class Series:
+    """The latest samples."""
+
+    def __init__(self, first: Sample) -> None:
+        self._samples: deque[Sample] = deque([first], maxlen=_SAMPLES)
+
+    def add(self, sample: Sample) -> None:
+        self._samples.append(sample)
+
+    def since(self, seconds: float, latest: Sample) -> TrendSpan:
+        """Return the span of the last ``seconds``, extended to the sample before, or of all samples."""
+        begin = latest.at - seconds
+        first = next((sample for sample in reversed(self._samples) if sample.at <= begin), self._samples[0])
+        return TrendSpan(latest.at - first.at, latest.totals.minus(first.totals))
+
+
+def halves(buckets: Sequence[MetricBucket], now: float) -> Halves | None:
+    """Return the earlier and the later span to compare; None if they are too short."""
+    if not buckets or now - buckets[0].first_at < _MIN_SECONDS:
+        return None
+    first = buckets[0].first_at
+    turn = round((now - min(_HOUR, (now - first) / 2)) / BUCKET_SECONDS) * BUCKET_SECONDS
+    return (
+        TrendSpan(turn - first, _sum(bucket for bucket in buckets if bucket.start < turn)),
+        TrendSpan(now - turn, _sum(bucket for bucket in buckets if bucket.start >= turn)),
+    )
+
+
+def _sum(buckets: Iterable[MetricBucket]) -> MetricTotals:
+    return reduce(MetricTotals.plus, (bucket.totals for bucket in buckets), MetricTotals())
+
+
+def response_time_trend(spans: Halves | None) -> Trend:
+    """Compare the mean response time."""
+    if spans is None or min(span.totals.timed for span in spans) < _MIN_CALLS:
+        return Trend.UNKNOWN
+    return compare(*(span.totals.seconds / span.totals.timed for span in spans))
+
+
+def throughput_trend(spans: Halves | None) -> Trend:
+    """Compare calls per second."""
+    if spans is None or sum(span.totals.calls for span in spans) < _MIN_CALLS:
+        return Trend.UNKNOWN
+    return compare(*(span.totals.calls / span.seconds for span in spans))
+
+
+def error_rate_trend(spans: Halves | None) -> Trend:
+    """Compare the error rate."""
+    if spans is None or min(span.totals.calls for span in spans) < _MIN_CALLS:
+        return Trend.UNKNOWN
+    return compare(*(span.totals.errors / span.totals.calls for span in spans), at_least=_HUNDREDTH)
+
+
+def cache_efficiency_trend(spans: Halves | None) -> Trend:
+    """Compare the cache hit ratio."""
+    if spans is None or min(span.totals.lookups for span in spans) < _MIN_CALLS:
+        return Trend.UNKNOWN
+    return compare(*(span.totals.hits / span.totals.lookups for span in spans), at_least=_HUNDREDTH)
+
+
+def compare(before: float, later: float, *, at_least: float = 0.0) -> Trend:
+    """Classify the change of a metric."""
+    if abs(later - before) <= max(before * _TENTH, at_least):
+        return Trend.STABLE
+    return Trend.INCREASING if later > before else Trend.DECREASING
+
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _BOUNDS = (*map(str, _SECONDS), "+Inf")

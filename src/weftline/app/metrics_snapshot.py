@@ -11,7 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.app.trends import (
+from prometheus_client import ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from weftline.app.metrics import (
     Sample,
     cache_efficiency_trend,
     error_rate_trend,
@@ -19,36 +23,42 @@ from weftline.app.trends import (
     response_time_trend,
     throughput_trend,
 )
-from weftline.insight.metrics.history import (
+from weftline.insight.metrics import (
     BUCKET_SECONDS,
     RETENTION_HOURS,
-    MetricBucket,
-    MetricRow,
-    MetricTotals,
-    by_hour,
-)
-from weftline.insight.metrics.model import (
     BackgroundWork,
     DatabasePerformance,
+    MetricBucket,
+    MetricHistoryStore,
+    MetricRow,
     MetricsReport,
+    MetricTotals,
     PerformanceTrends,
     SystemPerformance,
+    by_hour,
 )
-from weftline.insight.metrics.sql import MetricHistoryStore
 from weftline.kernel.fields import new_id
+from weftline.models.metering import UsageQuery, UsageSums
+from weftline.models.sql import UsageStore
 from weftline.storage.sql.database import SYSTEM, caller_scope
 from weftline.storage.sql.session_index import events_pending
-from weftline.storage.sql.tenants import operator_tenant
+from weftline.storage.sql.tenants import operator_tenant, problem_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from prometheus_client.core import Metric
 
     from weftline.app.caches import CacheRegistry
+    from weftline.app.event_feed import Subscribers
     from weftline.app.metrics import Metrics, TenantCalls
-    from weftline.insight.metrics.model import JobFigures
+    from weftline.insight.metrics import JobFigures
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.database import Database
+    from weftline.storage.sql.tenants import ProblemCounts
+
 
 _MINUTE = 60.0
 _HOUR = 3_600
@@ -257,3 +267,93 @@ def _peak_memory_bytes() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+# Figures of the process for Prometheus: database, caches, subscribers, memory and CPU.
+#
+# They cover all tenants together, so they are for the operator only.
+
+
+class ProcessFigures(Collector):
+    """Reads the counters of the process when Prometheus asks."""
+
+    def __init__(self, database: Database, caches: CacheRegistry, subscribers: Subscribers) -> None:
+        self._database = database
+        self._caches = caches
+        self._subscribers = subscribers
+        # Registered nowhere else: its figures are part of ours.
+        self._process = ProcessCollector(registry=CollectorRegistry())
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._process.collect()
+        yield from self._of_database()
+        yield from self._of_caches()
+        yield GaugeMetricFamily(
+            "weftline_subscribers", "Open event streams, subscriptions and waiting calls", value=len(self._subscribers)
+        )
+
+    def _of_database(self) -> Iterator[Metric]:
+        figures, (transactions, seconds) = self._database.figures(), self._database.query_totals()
+        connections = GaugeMetricFamily(
+            "weftline_database_connections", "Open connections by state: idle or in use", labels=["state"]
+        )
+        connections.add_metric(["idle"], figures.pool_stats.available_connections)
+        connections.add_metric(["in_use"], figures.pool_stats.checked_out_connections)
+        yield connections
+        stats = figures.connection_stats
+        for name, text, value in (
+            ("weftline_database_statements", "Statements run; begin and commit are not counted", stats.total_queries),
+            ("weftline_database_transactions", "Transactions", transactions),
+            ("weftline_database_transaction_seconds", "Time of all transactions together", seconds),
+            ("weftline_database_slow_transactions", "Transactions that took over 50 ms", stats.slow_queries),
+            ("weftline_database_errors", "Transactions that could not reach the database", stats.connection_errors),
+        ):
+            yield CounterMetricFamily(name, text, value=value)
+
+    def _of_caches(self) -> Iterator[Metric]:
+        entries = GaugeMetricFamily("weftline_cache_entries", "Entries by cache", labels=["cache"])
+        lookups = CounterMetricFamily(
+            "weftline_cache_lookups", "Lookups by cache and outcome", labels=["cache", "outcome"]
+        )
+        evictions = CounterMetricFamily("weftline_cache_evictions", "Entries dropped to make room", labels=["cache"])
+        for cache in self._caches:
+            counts = cache.counts()
+            entries.add_metric([cache.name], counts.size)
+            lookups.add_metric([cache.name, "hit"], counts.hits)
+            lookups.add_metric([cache.name, "miss"], counts.misses)
+            evictions.add_metric([cache.name], counts.evictions)
+        yield from (entries, lookups, evictions)
+
+
+# What each tenant of an installation uses, saves and costs, and how healthy it is: numbers only, no content.
+
+_MICROS = 1_000_000
+_HOUR_SECONDS = 3_600
+
+
+class TenantFigures(NamedTuple):
+    """Figures of one tenant: sums of its model calls, its calls of the last day, and what needs attention."""
+
+    tenant: str
+    usage: UsageSums
+    last_day: MetricTotals
+    problems: ProblemCounts
+    unindexed_events: int
+
+
+async def tenant_figures(transaction: Transaction, since: int, now: int) -> TenantFigures:
+    """Return the figures of the transaction's tenant; model calls from ``since`` on. Times are in microseconds."""
+    usage = await UsageStore(transaction).totals(UsageQuery(since=since))
+    day = await MetricHistoryStore(transaction).since(
+        transaction.tenant, now // _MICROS - RETENTION_HOURS * _HOUR_SECONDS
+    )
+    last_day = MetricTotals()
+    for bucket in day:
+        last_day = last_day.plus(bucket.totals)
+    return TenantFigures(
+        transaction.tenant,
+        usage.total,
+        last_day,
+        await problem_counts(transaction),
+        await events_pending(transaction),
+    )

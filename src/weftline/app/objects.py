@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from weftline.history.object_storage.model import (
+from weftline.history.object_storage import (
     GRACE_MICROS,
     ObjectBusy,
     ObjectDamaged,
+    ObjectIndex,
     ObjectMissing,
     ObjectStorageUnavailable,
     Pointer,
+    UploadDecision,
+    removals_are_held,
 )
-from weftline.history.object_storage.sql import ObjectIndex, removals_are_held
-from weftline.history.object_storage.store import UploadDecision
 from weftline.kernel.clock import to_micros
 from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.storage.sql.database import SYSTEM, Scope
@@ -22,7 +23,7 @@ from weftline.storage.sql.database import SYSTEM, Scope
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from weftline.history.object_storage.store import ObjectStore, UploadStart
+    from weftline.history.object_storage import ObjectStore, UploadStart
     from weftline.kernel.clock import Clock
     from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.database import Database

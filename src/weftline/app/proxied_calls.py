@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from weftline.access.model import parse_key
-from weftline.kernel.call_warnings import collected_warnings
 from weftline.kernel.errors import InternalError, RateLimited, Unavailable, WeftlineError
+from weftline.kernel.guards import collected_warnings
 from weftline.models.language_models.answer_calls import CallChecks, Refusal, Replacement
 from weftline.state.layers.rules import RuleLoader
 from weftline.storage.sql.database import AccessChanged, Scope

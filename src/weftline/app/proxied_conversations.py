@@ -18,7 +18,7 @@ from weftline.history.store import LineStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import PermissionDenied, Rejected
 from weftline.kernel.identity import PrincipalKind
-from weftline.models.language_models.answer_messages import read_answer_messages
+from weftline.models.language_models.answers import read_answer_messages
 from weftline.models.language_models.conversation_requests import (
     parse_message,
     raw_digest,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.models.language_models.chat_model import ChatCaller
+    from weftline.models.language_models.content import ConversationMessage
     from weftline.models.language_models.conversation_requests import ConversationRequest, RequestForm, Turn
-    from weftline.models.language_models.model import ConversationMessage
     from weftline.storage.sql.unit_of_work import Injector
 
 _log = logging.getLogger("weftline.proxy")

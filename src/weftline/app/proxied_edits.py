@@ -17,8 +17,8 @@ from weftline.history.model import line_name
 from weftline.history.store import LineStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidInput, WeftlineError
+from weftline.kernel.ports import approximate_tokens
 from weftline.kernel.thread_pools import TEXT_THREADS
-from weftline.kernel.tokens import approximate_tokens
 from weftline.models.language_models.conversation_requests import (
     client_of,
     parse_message,
@@ -27,7 +27,7 @@ from weftline.models.language_models.conversation_requests import (
     turn_of,
 )
 from weftline.models.language_models.request_spans import read_spans
-from weftline.models.metering.proxied_calls import EditedTokens, ProxiedCallStore
+from weftline.models.proxied_calls import EditedTokens, ProxiedCallStore
 from weftline.state.layers.model import TEAM, TENANT
 from weftline.storage.sql.unit_of_work import SystemTransactions
 from weftline.windows.agent_settings import proxy_settings
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm, Turn
     from weftline.models.language_models.request_spans import SpannedRequest, ToolResult
-    from weftline.state.agent_context.proxy_settings import ProxyMode, ResolvedProxy
+    from weftline.state.agent_context.settings import ProxyMode, ResolvedProxy
     from weftline.storage.sql.unit_of_work import Injector
     from weftline.windows.compaction.sql import AppliedCompaction
     from weftline.windows.conversations.edits import EditablePart, Splice

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.models.budgets.model import BudgetExceeded, Charge
-from weftline.models.budgets.service import Budgets
+from weftline.models.budget_limits import Budgets
+from weftline.models.budgets import BudgetExceeded, Charge
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
     from weftline.app.call_meter import CallMeter, ProxiedAs
     from weftline.models.language_models.chat_model import ChatCaller
-    from weftline.models.metering.model import CallKind, UsageSums
+    from weftline.models.metering import CallKind, UsageSums
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 

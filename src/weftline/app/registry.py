@@ -7,8 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from weftline.kernel.data_files import operation_index
 from weftline.kernel.operation import Operation, Registry
-from weftline.kernel.operation_index import operation_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ _MODULES = (
     "sessions.messages.inbox_operations",
     "windows.ingest",
     "windows.operations",
-    "windows.review",
     "windows.shared_windows",
     "windows.checkpoints",
     "windows.compaction.operations",
@@ -38,17 +37,15 @@ _MODULES = (
     "search.entity_operations",
     "search.pin_operations",
     "prompts.assembly.get_context",
-    "sessions.messages.search.operations",
-    "sessions.messages.search.by_sender_and_time",
+    "sessions.messages.search_operations",
     "knowledge.domain_operations",
     "knowledge.templates.operations",
     "search.domain_evaluation",
     "knowledge.document_operations",
     "knowledge.document_queries",
     "knowledge.document_review",
-    "search.session_indexing.reindex",
+    "search.reindex",
     "state.memory.operations",
-    "state.memory.admin_view",
     "state.agent_context.push",
     "state.agent_context.pull",
     "state.agent_context.copy_context",
@@ -61,7 +58,6 @@ _MODULES = (
     "history.log",
     "history.diff",
     "history.verify",
-    "history.bisect",
     "history.snapshots",
     "history.rollback",
     "history.branches",
@@ -76,26 +72,22 @@ _MODULES = (
     "exchange.transfer.export",
     "exchange.transfer.importer",
     "exchange.transfer.policies",
-    "exchange.lineage.operations",
-    "indexing.embeddings.operations",
-    "knowledge.sources.operations",
-    "indexing.model_migration.operations",
-    "exchange.missing_context.operations",
-    "exchange.missing_context.requests",
+    "exchange.lineage_operations",
+    "indexing.embeddings",
+    "knowledge.source_operations",
+    "indexing.operations",
+    "exchange.missing_context_operations",
     "sessions.events.operations",
-    "sessions.events.webhooks.operations",
     "access.operations",
     "sessions.agent_directory",
-    "sessions.teams.operations",
-    "models.budgets.operations",
-    "insight.usage.operations",
+    "sessions.team_operations",
+    "models.operations",
+    "insight.usage",
     "access.audit",
-    "insight.metrics.operations",
-    "insight.guidance.operations",
-    "insight.guidance.plan",
+    "insight.metrics",
+    "insight.guidance",
     "prompts.tools.catalogue",
     "prompts.tools.operations",
-    "prompts.tools.step_operations",
     "prompts.gateway.operations",
 )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from weftline.access.agent_tree import disable
-from weftline.access.audit_log import AuditStore
+from weftline.access.audit import AuditRow, AuditStore
 from weftline.access.sql import AccessStore
-from weftline.app.audit_rows import audit_row
 from weftline.kernel.clock import to_micros
 from weftline.kernel.events import NewEvent
+from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import CLEARANCE, HUMAN, PERMISSION, SYSTEM_ID, Permission, PrincipalKind, system_actor
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
@@ -22,8 +22,26 @@ if TYPE_CHECKING:
     from weftline.kernel.errors import WeftlineError
     from weftline.kernel.identity import Actor
     from weftline.kernel.transaction import Transaction
-    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.safety.trust.model import TrustPolicy
     from weftline.storage.sql.database import Database
+
+
+# Rows of the audit log.
+
+
+def audit_row(actor: Actor, clock: Clock, action: str, outcome: str, target: str, detail: dict[str, Any]) -> AuditRow:
+    """Return a row about what an actor did or was denied."""
+    return AuditRow(
+        audit_id=new_ordered_id(),
+        at=to_micros(clock.now()),
+        actor=actor.participant,
+        principal_id=actor.principal_id,
+        action=action,
+        outcome=outcome,
+        target=target,
+        detail=detail,
+    )
+
 
 # Humans with this clearance read security events; so do admins.
 READER_CLEARANCE = 3

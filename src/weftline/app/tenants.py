@@ -7,23 +7,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from weftline.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
-from weftline.access.plans.limits import checked_limits
-from weftline.access.plans.model import PLANS, AssignedPlan
+from weftline.access.plans import PLANS, AssignedPlan, checked_limits
 from weftline.access.sql import AccessStore, PlanStore
-from weftline.app.tenant_figures import tenant_figures
-from weftline.indexing.embeddings.sql import TenantModelStore
+from weftline.app.metrics_snapshot import tenant_figures
+from weftline.indexing.embeddings import TenantModelStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, InvalidInput, NotFound
 from weftline.kernel.fields import is_name
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
 from weftline.settings import InvalidSetting
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.signed_lists import SignedLists
+from weftline.storage.sql.layers import SignedLists
 from weftline.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:
-    from weftline.access.plans.model import Plan
-    from weftline.app.tenant_figures import TenantFigures
+    from weftline.access.plans import Plan
+    from weftline.app.metrics_snapshot import TenantFigures
     from weftline.kernel.clock import Clock
     from weftline.kernel.transaction import Transaction
     from weftline.settings import Settings

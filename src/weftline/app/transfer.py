@@ -27,22 +27,22 @@ from weftline.exchange.transfer.importer import (
     ImportService,
     import_context,
     planned_session,
+    scan_bundle,
 )
 from weftline.exchange.transfer.prov_json import ProvWriter
 from weftline.exchange.transfer.restore_plan import SessionPlanner, record_key
-from weftline.exchange.transfer.scan_bundle import scan_bundle
 from weftline.exchange.transfer.validate_bundle import validate_bundle
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.thread_pools import DOCUMENT_THREADS, SHORT_THREADS
-from weftline.knowledge.document_content import check_size, pack_content
 from weftline.knowledge.document_operations import (
     PreparedDocument,
     add_document,
     document_meta,
     put_response,
 )
+from weftline.knowledge.documents import check_size, pack_content
 from weftline.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:

@@ -14,76 +14,67 @@ import msgspec
 import weftline.app.line_kinds  # noqa: F401 - registers them
 from weftline.access.agent_tree import AgentLimit
 from weftline.access.audit import AuditFilter, AuditTrail
+from weftline.access.model import AgentInstructions, LineKeys, TokenCodec
 from weftline.access.operations import TokenLifetimes
-from weftline.access.plans.model import DefaultPlan
-from weftline.access.store import AgentInstructions, LineKeys, TokenCodec
-from weftline.access.teams.store import TeamContents
-from weftline.app.audit_writer import CallAuditTrail
+from weftline.access.plans import DefaultPlan
+from weftline.access.teams import TeamContents
+from weftline.app.authentication import CallSessionAcl, SessionAclCache
+from weftline.app.refusals import CallAuditTrail
 from weftline.app.search.service import IndexLag
-from weftline.app.session_acl_cache import CallSessionAcl, SessionAclCache
-from weftline.exchange.lineage.item_labels import StoredItemLabels
-from weftline.exchange.lineage.store import LineageStore
-from weftline.exchange.missing_context.answers import GapAnswers
+from weftline.exchange.lineage import LineageStore, StoredItemLabels
+from weftline.exchange.missing_context import GapAnswers
 from weftline.exchange.transfer.export import Exporter
 from weftline.exchange.transfer.importer import Importer
-from weftline.history.line_backend import LineBackends
-from weftline.history.line_kinds import line_kinds
-from weftline.history.object_storage.store import Staging
+from weftline.history.line_kinds import LineBackends, line_kinds
+from weftline.history.object_storage import Staging
 from weftline.history.store import LineStore, Pruner
 from weftline.indexing.chunking.reader import DocumentReader
-from weftline.indexing.embeddings.model import Embeddings
-from weftline.indexing.pins.model import PinLimits
-from weftline.insight.alerts.evaluation import AlertSettingsCache
-from weftline.insight.alerts.service import Alerts
-from weftline.insight.guidance.operations import AllowedOperations
-from weftline.insight.metrics.model import MetricsSource
-from weftline.kernel.alerts import AlertPort
-from weftline.kernel.approval import Approval
+from weftline.indexing.embeddings import Embeddings
+from weftline.indexing.pins import PinLimits
+from weftline.insight.alerts.service import Alerts, AlertSettingsCache
+from weftline.insight.guidance import AllowedOperations
+from weftline.insight.metrics import MetricsSource
 from weftline.kernel.clock import Clock
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
-from weftline.kernel.events import Outbox
+from weftline.kernel.events import AlertPort, Outbox
 from weftline.kernel.fair_queue import FairSlots
-from weftline.kernel.identity import Actor
-from weftline.kernel.ports import Cooperative, JobStore, Transactions
-from weftline.kernel.tokens import TokenCounters
+from weftline.kernel.identity import Actor, Approval
+from weftline.kernel.ports import Cooperative, JobStore, TokenCounters, Transactions
 from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.domains import DomainAuditFilter
-from weftline.knowledge.sources.store import SourceControl
-from weftline.models.language_models.catalog import Catalog
-from weftline.models.language_models.prices import Prices
+from weftline.knowledge.sources import SourceControl
+from weftline.models.language_models.catalog import Catalog, Prices
 from weftline.models.language_models.token_counts import CountCache
 from weftline.prompts.assembly.conversation import PreparedEventCache
-from weftline.prompts.assembly.costs import DoubtLimit
 from weftline.prompts.assembly.gather import PromptCache
+from weftline.prompts.assembly.plan import DoubtLimit
 from weftline.prompts.assembly.records import ReceiptRecordReader
 from weftline.prompts.gateway.model import GatewayAccess
 from weftline.prompts.tools.catalogue import ToolCatalogue
-from weftline.prompts.tools.selection import SelectionMetrics
-from weftline.records.store import MarkupReader, ReceiptRecords
-from weftline.safety.approvals.store import CallPerformer, HeldCallObserver
-from weftline.safety.guardrails.actions import KnownActions
+from weftline.prompts.tools.registry import SelectionMetrics
+from weftline.records.schemas import MarkupReader, ReceiptRecords
+from weftline.safety.approvals.model import CallPerformer, HeldCallObserver
 from weftline.safety.guardrails.guard import GuardrailGuard
+from weftline.safety.guardrails.model import CallerGuardrails, KnownActions
 from weftline.safety.guardrails.service import Guardrails
-from weftline.safety.guardrails.store import CallerGuardrails
-from weftline.safety.injection.model import InjectionDetector
+from weftline.safety.injection import InjectionDetector
 from weftline.safety.trust.gate import CallVerdicts, ItemLabels
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.safety.trust.model import TrustPolicies
 from weftline.safety.trust.scanner import ContentScanner, Verdicts
+from weftline.search.persistent_memory import KnownSessions, Lag
 from weftline.search.retriever import Retriever
-from weftline.search.stores import KnownSessions, Lag
 from weftline.sessions.events.model import EventImport, EventStore, Feed
-from weftline.sessions.events.webhooks.store import WebhookSender
-from weftline.sessions.messages.search.searcher import Searcher
+from weftline.sessions.events.webhooks import WebhookSender
+from weftline.sessions.messages.search import Searcher
 from weftline.sessions.messages.store import MessagePages, MessageStore, ReplyObserver
 from weftline.sessions.store import ConventionStore, SessionStore
-from weftline.state.agent_context.critical import CriticalEditStore
 from weftline.state.agent_context.definitions import InitialDefinition
 from weftline.state.agent_context.model import ContextLimits
+from weftline.state.agent_context.permissions import CriticalEditStore
 from weftline.state.agent_context.store import SnapshotStore
-from weftline.state.board.store import EntryObserver, EntryStore, ReadTally
-from weftline.state.layers.rules import RuleLoader, TenantRules
-from weftline.state.layers.store import LayerStore, LayerTexts
-from weftline.state.layers.team_contents import LayersAndMemoryOfTeams
+from weftline.state.board.model import EntryObserver, EntryStore, ReadTally
+from weftline.state.layers.rules import LayersAndMemoryOfTeams, RuleLoader, TenantRules
+from weftline.state.layers.service import LayerStore, LayerTexts
 from weftline.state.memory.model import MemoryLimits
 from weftline.storage.sql.agent_context import SqlSnapshotStore
 from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
@@ -98,8 +89,8 @@ from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.storage.sql.windows import SqlWindowStore
 from weftline.windows.agent_settings import SettingsCache
-from weftline.windows.compaction.review import HeldCompactions
-from weftline.windows.compaction.store import FactCache, ViewCache
+from weftline.windows.compaction.model import FactCache, ViewCache
+from weftline.windows.compaction.service import HeldCompactions
 from weftline.windows.compaction.trigger import CompactionJobs, ThresholdTrigger
 from weftline.windows.store import CompactionQueue, EventCache, WindowStore
 
@@ -108,8 +99,7 @@ if TYPE_CHECKING:
 
     from weftline.kernel.transaction import Transaction
     from weftline.safety.approvals.model import HeldCall
-    from weftline.safety.trust.model import TrustLabel
-    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.safety.trust.model import TrustLabel, TrustPolicy
     from weftline.storage.sql.database import Database
 
     Source = Callable[["CallScope"], Any]

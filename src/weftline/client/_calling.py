@@ -7,12 +7,12 @@ from itertools import groupby
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weftline.kernel.operation_index import operation_index
+from weftline.kernel.data_files import operation_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weftline.kernel.operation_index import IndexedOperation, Parameter
+    from weftline.kernel.data_files import IndexedOperation, Parameter
 
 _MODULE = "weftline.client._operations"
 

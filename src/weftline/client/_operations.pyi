@@ -8,9 +8,14 @@ from typing import Any, Literal
 from weftline.access.audit import AuditLog
 from weftline.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyList, TokenIssued
 from weftline.client._calling import Caller, SyncCaller
-from weftline.exchange.lineage.operations import ItemForgotten, ItemTraced
-from weftline.exchange.missing_context.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
-from weftline.exchange.missing_context.requests import MissingRequested
+from weftline.exchange.lineage_operations import ItemForgotten, ItemTraced
+from weftline.exchange.missing_context_operations import (
+    MissingListed,
+    MissingReported,
+    MissingRequested,
+    MissingResolved,
+    PossibleSource,
+)
 from weftline.exchange.record_log.add import LifecycleSet, RecordsAdded
 from weftline.exchange.record_log.list_records import Records
 from weftline.exchange.record_log.redact import ItemRedacted, ItemRevealed
@@ -20,7 +25,6 @@ from weftline.exchange.transfer.export import ContextExported
 from weftline.exchange.transfer.importer import ContextImported
 from weftline.exchange.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weftline.exchange.transfer.policy_filter import PolicyDefinition
-from weftline.history.bisect import Bisected
 from weftline.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weftline.history.diff import Differences
 from weftline.history.log import Blamed, CommitShown, ContextState, Log
@@ -29,27 +33,26 @@ from weftline.history.merge_reviews import ConflictResolution, ReviewDropped, Re
 from weftline.history.retention import HistoryPruned, PruneLog, RetentionCleared, RetentionRule, RetentionRuleList
 from weftline.history.rollback import RolledBack
 from weftline.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotTaken
-from weftline.history.verify import Verified
+from weftline.history.verify import Bisected, Verified
 from weftline.indexing.chunking.model import ChunkingOptions
-from weftline.indexing.embeddings.operations import EmbeddedTexts
-from weftline.indexing.model_migration.operations import ModelList, ModelMigrationInfo
+from weftline.indexing.embeddings import EmbeddedTexts
+from weftline.indexing.operations import ModelList, ModelMigrationInfo
 from weftline.insight.alerts.operations import AlertInfo, AlertList
-from weftline.insight.guidance.operations import UsageGuidance
-from weftline.insight.guidance.plan import PlanShown
-from weftline.insight.metrics.operations import Performance
+from weftline.insight.guidance import PlanShown, UsageGuidance
+from weftline.insight.metrics import Performance
 from weftline.insight.recommendations.model import ProposedSettings
 from weftline.insight.recommendations.operations import AdviceList, AdviceShown, AdviceTried
-from weftline.insight.usage.operations import UsageExported, UsageReported
+from weftline.insight.usage import UsageExported, UsageReported
 from weftline.kernel.operation import Success
 from weftline.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
 from weftline.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weftline.knowledge.document_review import DocumentDiscarded
 from weftline.knowledge.documents import DocumentInfo
 from weftline.knowledge.domain_operations import DomainDeleted, DomainDetails, DomainInfo, DomainList
-from weftline.knowledge.sources.operations import SourceAdded, SourceInfo, SourceList, SourceRemoved, SyncRequested
+from weftline.knowledge.source_operations import SourceAdded, SourceInfo, SourceList, SourceRemoved, SyncRequested
 from weftline.knowledge.templates.model import DomainTemplate
 from weftline.knowledge.templates.operations import TemplateInfo, TemplateList
-from weftline.models.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList
+from weftline.models.operations import BudgetDeleted, BudgetInfo, BudgetList
 from weftline.prompts.assembly.get_context import ContextResponse
 from weftline.prompts.assembly.operations import PromptAssembled
 from weftline.prompts.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
@@ -57,20 +60,26 @@ from weftline.prompts.assembly.usage_report import MetricsEmitted
 from weftline.prompts.assembly.validate_operation import PromptValidated
 from weftline.prompts.gateway.operations import ServerInfo, ServerList, ToolCalled
 from weftline.prompts.tools.catalogue import ToolDescription, ToolsFound
-from weftline.prompts.tools.operations import RegisteredToolList, ToolDraft, ToolsRegistered, ToolsSelected
-from weftline.prompts.tools.step_operations import StepInfo, StepList
+from weftline.prompts.tools.operations import (
+    RegisteredToolList,
+    StepInfo,
+    StepList,
+    ToolDraft,
+    ToolsRegistered,
+    ToolsSelected,
+)
 from weftline.safety.approvals.operations import ApprovalDecided, ApprovalList, ApprovalShown
 from weftline.safety.guardrails.model import Guardrail
-from weftline.safety.trust.policy import TrustPolicy
+from weftline.safety.trust.model import TrustPolicy
 from weftline.search.domain_evaluation import EvaluationInfo
 from weftline.search.entity_operations import EntityListing
 from weftline.search.operations import SearchResponse, SimilarResponse
 from weftline.search.pin_operations import PinInfo, PinList, PinRemoved
-from weftline.search.session_indexing.reindex import ReindexStatus
+from weftline.search.reindex import ReindexStatus
 from weftline.sessions.agent_directory import AgentList
-from weftline.sessions.events.operations import Events
-from weftline.sessions.events.webhooks.operations import (
+from weftline.sessions.events.operations import (
     DeliveryList,
+    Events,
     WebhookCreated,
     WebhookDeleted,
     WebhookInfo,
@@ -81,19 +90,16 @@ from weftline.sessions.events.webhooks.operations import (
 from weftline.sessions.member_operations import AgentReinstated, MembersAdded, MembersRemoved
 from weftline.sessions.messages.inbox_operations import InboxPage
 from weftline.sessions.messages.operations import MessageAdded, Messages, VisibilityChanged
-from weftline.sessions.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
-from weftline.sessions.messages.search.operations import MessageSearchResponse
+from weftline.sessions.messages.search_operations import MessagesBySender, MessagesByTime, MessageSearchResponse
 from weftline.sessions.messages.session_overview import SessionFound, SessionOverview
 from weftline.sessions.model import SessionConfig
 from weftline.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
-from weftline.sessions.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
-from weftline.state.agent_context.alert_settings import AlertSettings
-from weftline.state.agent_context.compaction_settings import CompactionSettings
+from weftline.sessions.team_operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
 from weftline.state.agent_context.copy_context import ContextCopied
 from weftline.state.agent_context.definitions import AgentDefined, DefinitionRead
-from weftline.state.agent_context.proxy_settings import ProxySettings
 from weftline.state.agent_context.pull import ContextPulled, ContextRead, ContextStatus
 from weftline.state.agent_context.push import ContextPushed, Knowledge, RemovedKey
+from weftline.state.agent_context.settings import AlertSettings, CompactionSettings, ProxySettings
 from weftline.state.board.admin_view import Inspection
 from weftline.state.board.check import BoardCheck
 from weftline.state.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
@@ -112,8 +118,14 @@ from weftline.state.board.operations import (
 )
 from weftline.state.layers.guardrail_operations import GuardrailList, GuardrailsChecked, GuardrailsTested, SampleCounts
 from weftline.state.layers.operations import LayerDefined, LayerList, LayersShown
-from weftline.state.memory.admin_view import MemoryInspected, MemoryOverview
-from weftline.state.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
+from weftline.state.memory.operations import (
+    MemoryDeleted,
+    MemoryFound,
+    MemoryInspected,
+    MemoryListed,
+    MemoryOverview,
+    MemorySet,
+)
 from weftline.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
 from weftline.windows.compaction.operations import (
     CompactionDropped,
@@ -127,8 +139,7 @@ from weftline.windows.compaction.views import CompactionInfo
 from weftline.windows.conversations.operations import OutputOpened, ProxiedCallList, ProxySettingsShown
 from weftline.windows.ingest import Ingested, NewWindowEvent
 from weftline.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
-from weftline.windows.review import EventsReleased
-from weftline.windows.shared_windows import WindowRefreshed, WindowRoutes
+from weftline.windows.shared_windows import EventsReleased, WindowRefreshed, WindowRoutes
 from weftline.windows.views import WindowView
 
 class AdviseOperations:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx2
 import msgspec
 
-from weftline.kernel.call_warnings import WARNING_HEADER, CallWarning
+from weftline.kernel.data_files import error_index, operation_index
 from weftline.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -33,8 +33,8 @@ from weftline.kernel.errors import (
     WeftlineError,
     shown_path,
 )
+from weftline.kernel.guards import WARNING_HEADER, CallWarning
 from weftline.kernel.json_input import encode_json_field
-from weftline.kernel.operation_index import error_index, operation_index
 
 T = TypeVar("T")
 

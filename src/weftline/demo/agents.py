@@ -16,7 +16,7 @@ from weftline.kernel.errors import SystemUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from weftline.demo.narration import Narrator
+    from weftline.demo.run import Narrator
 
 # Messages and documents are indexed shortly after they are written; on a busy machine, a little later.
 _MAX_POLLS = 120

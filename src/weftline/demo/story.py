@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weftline.demo.agents import Agent
-    from weftline.demo.narration import Narrator
+    from weftline.demo.run import Narrator
 
 
 @dataclass(frozen=True, slots=True)

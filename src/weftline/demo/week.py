@@ -16,11 +16,11 @@ from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.app.tenants import ADMIN
 from weftline.demo.project import DOMAIN, FINDER, FIXER, MODEL, ORCHESTRATOR, conversation
-from weftline.jobs.alerts import EVALUATE_ALERTS
 from weftline.jobs.compaction import COMPACT
+from weftline.jobs.figures import EVALUATE_ALERTS
 from weftline.jobs.webhook_delivery import DELIVER
 from weftline.kernel.errors import WeftlineError
-from weftline.sessions.events.webhooks.model import RETRY_AFTER_SECONDS
+from weftline.sessions.events.webhooks import RETRY_AFTER_SECONDS
 
 if TYPE_CHECKING:
     from weftline.settings import Settings

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weftline.encoder.bert import EncoderLayer, Matrix, Norm, add_embeddings, add_layer, outlier_factors, session
-from weftline.encoder.installed import WeightsUnreadable, installed_weights
-from weftline.encoder.onnx_files import FLOAT, INT64, Graph
+from weftline.encoder.onnx_files import FLOAT, INT64, Graph, WeightsUnreadable, installed_weights
 from weftline.encoder.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weftline.history.fields import BranchName, ContextId, audited_write, read_operation, write_operation
 from weftline.history.line_kinds import forbid_own_rules, kind_of, write_errors
 from weftline.history.model import (
     MAIN,
@@ -21,7 +20,15 @@ from weftline.history.model import (
     trunk_of,
 )
 from weftline.history.reviews import ReviewState, close_review
-from weftline.history.revisions import HEAD, VersionName
+from weftline.history.revisions import (
+    HEAD,
+    BranchName,
+    ContextId,
+    VersionName,
+    audited_write,
+    read_operation,
+    write_operation,
+)
 from weftline.history.service import History, head_point
 from weftline.history.store import SESSION_HOLDER
 from weftline.history.three_way import common_past
@@ -32,7 +39,7 @@ from weftline.kernel.identity import PRINCIPAL
 from weftline.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
-    from weftline.history.line_backend import LockedLine
+    from weftline.history.line_kinds import LockedLine
     from weftline.history.model import Head, Point
     from weftline.kernel.identity import Actor
 

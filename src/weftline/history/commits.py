@@ -12,7 +12,7 @@ from weftline.kernel.errors import InvalidInput
 from weftline.kernel.fields import is_name
 
 if TYPE_CHECKING:
-    from weftline.history.edit_proof import EditProof
+    from weftline.history.line_kinds import EditProof
     from weftline.history.model import Commit, Head
     from weftline.history.store import LineStore
     from weftline.kernel.identity import Actor

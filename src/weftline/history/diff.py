@@ -9,13 +9,11 @@ import msgspec
 from msgspec import structs
 
 from weftline.history.composite_lines import entries_apart
-from weftline.history.fields import ContextId, own_transactions_read
 from weftline.history.line_kinds import is_composite, kind_of
 from weftline.history.log import READ_ERRORS
 from weftline.history.model import Point, Version
-from weftline.history.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
-from weftline.history.object_storage.store import Staging
-from weftline.history.revisions import HEAD, VersionName
+from weftline.history.object_storage import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer, Staging
+from weftline.history.revisions import HEAD, ContextId, VersionName, own_transactions_read
 from weftline.history.service import History, visible_state
 from weftline.history.text_diff import DiffBudget, text_diff
 from weftline.history.three_way import same_content
@@ -27,7 +25,7 @@ from weftline.kernel.thread_pools import TEXT_THREADS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from weftline.history.line_backend import VersionReader
+    from weftline.history.line_kinds import VersionReader
     from weftline.history.three_way import State
 
 

@@ -10,18 +10,19 @@ import msgspec
 from msgspec import structs
 
 from weftline.history.composite_lines import entries_at, entry_at
-from weftline.history.fields import (
+from weftline.history.line_kinds import has_acls, kind_of
+from weftline.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
+from weftline.history.object_storage import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer, Staging
+from weftline.history.revisions import (
+    HEAD,
     ContextId,
     HistoryKey,
     PageSize,
+    VersionName,
+    no_version,
     own_transactions_read,
     read_operation,
 )
-from weftline.history.line_kinds import has_acls, kind_of
-from weftline.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
-from weftline.history.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
-from weftline.history.object_storage.store import Staging
-from weftline.history.revisions import HEAD, VersionName, no_version
 from weftline.history.service import History, visible_changes, visible_state
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.identity import Actor
@@ -31,7 +32,7 @@ from weftline.kernel.ports import Transactions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from weftline.history.line_backend import OpenLine, VersionReader
+    from weftline.history.line_kinds import OpenLine, VersionReader
     from weftline.history.model import Point, StoredCommit
 
 READ_ERRORS = (LineNotFound, BranchNotFound, VersionNotFound)

@@ -9,9 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from weftline.history.composite_lines import entry_at
-from weftline.history.fields import TOOL, ContextId, HistoryKey, PageCursor, audited_write, read_operation
-from weftline.history.line_backend import CommitMeta
 from weftline.history.line_kinds import (
+    CommitMeta,
     EncodedValue,
     calls_implied_by,
     kind_of,
@@ -19,10 +18,11 @@ from weftline.history.line_kinds import (
     size_errors,
     write_errors,
 )
-from weftline.history.merge import MergePlan, apply_merge
 from weftline.history.merge_operations import (
     ConflictInfo,
+    MergePlan,
     PlannedMerge,
+    apply_merge,
     merge_planned_now,
     plan_for_caller,
     visible_conflicts,
@@ -48,6 +48,7 @@ from weftline.history.reviews import (
     fingerprint_of,
     refresh_review,
 )
+from weftline.history.revisions import TOOL, ContextId, HistoryKey, PageCursor, audited_write, read_operation
 from weftline.history.service import ExpiryDue, History, planned
 from weftline.history.three_way import MergeConflict
 from weftline.kernel.clock import from_micros, optional_datetime
@@ -63,7 +64,7 @@ from weftline.safety.trust.gate import GATE_ERRORS, IncomingContent, submitted
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from weftline.history.line_backend import LockedLine, OpenLine
+    from weftline.history.line_kinds import LockedLine, OpenLine
     from weftline.history.model import Point
 
 ReviewId = Annotated[Name, msgspec.Meta(description="Id of the review.")]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weftline.access.plans.service import Plans
-from weftline.history.line_backend import LineBackends
-from weftline.history.line_kinds import kind_of
+from weftline.access.plan_warnings import Plans
+from weftline.history.line_kinds import LineBackends, kind_of
 from weftline.history.model import branch_of
 from weftline.history.retention_rules import Pruning, describe_rule, pruning_rule
 from weftline.history.sql import PruningLog, RetentionStore
@@ -22,7 +21,7 @@ from weftline.kernel.identity import PERMISSION, Permission
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weftline.access.plans.model import Allowance
+    from weftline.access.plans import Allowance
     from weftline.history.store import Pruned, Rule
 
 _LINE_PAGE = 200

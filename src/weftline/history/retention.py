@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import structs
 
-from weftline.history.fields import TOOL, ContextId, PageCursor, PageSize, read_operation
 from weftline.history.line_kinds import kind_of
 from weftline.history.model import LineNotFound, no_line
 from weftline.history.retention_rules import (
@@ -18,6 +17,7 @@ from weftline.history.retention_rules import (
     rule_for,
     subject_of,
 )
+from weftline.history.revisions import TOOL, ContextId, PageCursor, PageSize, read_operation
 from weftline.history.service import History
 from weftline.history.sql import PruningLog, RetentionStore
 from weftline.history.store import Pruner, Rule

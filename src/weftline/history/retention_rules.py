@@ -11,7 +11,7 @@ from weftline.history.store import Rule
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weftline.access.plans.model import Allowance
+    from weftline.access.plans import Allowance
     from weftline.history.line_kinds import LineKind
 
 

@@ -15,8 +15,8 @@ from weftline.kernel.fields import new_ordered_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.history.line_backend import LockedLine
-    from weftline.history.merge import MergePlan
+    from weftline.history.line_kinds import LockedLine
+    from weftline.history.merge_operations import MergePlan
     from weftline.history.service import History
 
 _FINGERPRINT = 32

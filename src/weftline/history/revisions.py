@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from weftline.history.model import EMPTY, LATEST, Point, VersionNotFound
-from weftline.kernel.fields import MAX_INT, is_name
+from weftline.history.model import EMPTY, LATEST, ChangeKind, Point, VersionNotFound
+from weftline.history.text_diff import DiffBudget, text_diff
+from weftline.kernel.clock import from_micros
+from weftline.kernel.fields import MAX_INT, Name, is_name
+from weftline.kernel.identity import Permission
+from weftline.kernel.operation import Audience, Effect, RateClass, SessionUse, operation
 
 if TYPE_CHECKING:
-    from weftline.history.model import Tag
+    from weftline.history.model import Author, Tag, Version
     from weftline.history.store import LineStore
+
 
 HEAD = "head"
 _HEAD_NAMES = frozenset({HEAD, "latest"})
@@ -89,3 +95,69 @@ async def _point_of_hash(lines: LineStore, head: Point, name: str) -> Point:
     if not found:
         raise no_version(name)
     return Point(head.line_id, found[0].commit.seq, found[0].hash)
+
+
+# Request fields and kinds of operations that several files of history share.
+
+TOOL = "context_history"
+
+_operation = partial(operation, tool=TOOL, rate=RateClass.BOARD, session=SessionUse.FINDS)
+read_operation = partial(_operation, permission=Permission.READ, effect=Effect.READ)
+own_transactions_read = partial(_operation, permission=Permission.READ, effect=Effect.OWN_TRANSACTIONS)
+write_operation = partial(_operation, permission=Permission.WRITE, effect=Effect.WRITE)
+audited_write = partial(write_operation, audience=Audience.NOT_SUBAGENTS, audited=True)
+
+ContextId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=400,
+        description="The context: board:SESSION, window:SESSION:AGENT, agent:AGENT, context:AGENT, team:NAME or "
+        "user:ID (each also with :MEMORY_TYPE), layer:tenant, layer:team:NAME; append @BRANCH for a branch.",
+        extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718"]},
+    ),
+]
+HistoryKey = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9_:/-][A-Za-z0-9_.:/#-]{0,399}\Z",
+        description="Only this key.",
+    ),
+]
+BranchName = Annotated[Name, msgspec.Meta(description="Name of the branch, such as try_postgres.")]
+PageSize = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of results.")]
+PageCursor = Annotated[Name | None, msgspec.Meta(description="next_cursor of the previous page.")]
+
+
+# What changed since the version that a caller expected, for VERSION_CONFLICT.
+
+# An agent that meets a conflict has to read it: short, and cheap to compute.
+_MAX_CHARACTERS = 600
+_MAX_STEPS = 20_000
+# Longer values are not compared: a conflict is answered on the event loop.
+_MAX_COMPARED = 20_000
+
+
+def changed_by(author: Author, at: int) -> dict[str, Any]:
+    """Return who made a change, and when."""
+    return {"changed_by": author.participant, "agent_id": author.principal_id, "changed_at": from_micros(at)}
+
+
+def last_change(version: Version, before: Version | None = None) -> dict[str, Any]:
+    """Return who made the current version and when, and how its value differs from an earlier one.
+
+    Only of versions that the caller may read.
+    """
+    about: dict[str, Any] = {
+        "changed_by": version.author,
+        "agent_id": version.principal_id,
+        "changed_at": from_micros(version.committed_at),
+    }
+    if version.change.act is not ChangeKind.WRITE:
+        return about | {"change": version.change.act}
+    if before is None or before.value is None or version.value is None:
+        return about
+    if max(len(before.value), len(version.value)) > _MAX_COMPARED:
+        return about
+    diff = text_diff(before.value, version.value, DiffBudget(_MAX_STEPS, _MAX_CHARACTERS))
+    return about | {"diff": diff.text, **({"omitted_lines": diff.omitted_lines} if diff.omitted_lines else {})}

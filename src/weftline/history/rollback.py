@@ -9,9 +9,10 @@ import msgspec
 from weftline.access.grants import check_clearance
 from weftline.history.commits import tag_automatically
 from weftline.history.composite_lines import seals_at
-from weftline.history.fields import ContextId, audited_write
-from weftline.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta, RestorePoint
 from weftline.history.line_kinds import (
+    ROLLBACK_CLEARANCE,
+    CommitMeta,
+    RestorePoint,
     calls_implied_by,
     forbid_own_rules,
     is_composite,
@@ -20,7 +21,7 @@ from weftline.history.line_kinds import (
     write_errors,
 )
 from weftline.history.model import VersionConflict, VersionNotFound, VersionPruned, trunk_of
-from weftline.history.revisions import VersionName
+from weftline.history.revisions import ContextId, VersionName, audited_write
 from weftline.history.service import (
     SMALL_CHANGE,
     ExpiryDue,
@@ -42,7 +43,7 @@ from weftline.safety.trust.gate import GATE_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from weftline.history.line_backend import LockedLine, OpenLine
+    from weftline.history.line_kinds import LockedLine, OpenLine
     from weftline.history.model import Head, Point, Version
     from weftline.history.three_way import State
 

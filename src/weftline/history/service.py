@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from weftline.access.plans.service import Plans
-from weftline.history.line_backend import LineBackends
-from weftline.history.line_kinds import SESSION, has_acls, name_in
+from weftline.access.plan_warnings import Plans
+from weftline.history.line_kinds import SESSION, LineBackends, has_acls, name_in
 from weftline.history.model import EMPTY, LATEST, Point, Tag, Version, no_snapshot
 from weftline.history.revisions import find_snapshot, point_at, resolve_revision
 from weftline.history.sql import CheckoutStore, ReviewStore
@@ -24,7 +23,7 @@ from weftline.safety.trust.gate import ContentGate
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from weftline.history.line_backend import LockedLine, OpenLine, VersionReader
+    from weftline.history.line_kinds import LockedLine, OpenLine, VersionReader
     from weftline.history.model import Head, StoredCommit
     from weftline.history.three_way import State
     from weftline.kernel.ports import Transactions

@@ -6,9 +6,8 @@ from collections import Counter
 
 import msgspec
 
-from weftline.access.plans.model import QuotaUse
-from weftline.access.plans.service import Plans
-from weftline.access.plans.warnings import QuotaWarnings
+from weftline.access.plan_warnings import Plans, QuotaWarnings
+from weftline.access.plans import QuotaUse
 from weftline.history.line_kinds import AGENT, name_in
 from weftline.history.sql import SnapshotIndex
 from weftline.kernel.identity import Actor

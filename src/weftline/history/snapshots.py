@@ -9,9 +9,9 @@ import msgspec
 
 from weftline.access.grants import needs_clearance
 from weftline.history.commits import add_snapshot, check_label
-from weftline.history.fields import ContextId, PageSize, audited_write, read_operation, write_operation
 from weftline.history.line_kinds import AGENT, forbid_own_rules, kind_of, name_in, write_errors
 from weftline.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
+from weftline.history.revisions import ContextId, PageSize, audited_write, read_operation, write_operation
 from weftline.history.service import History, head_point
 from weftline.history.snapshot_quota import SnapshotQuota
 from weftline.history.sql import SnapshotIndex

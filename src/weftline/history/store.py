@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weftline.history.edit_proof import EditProof
+    from weftline.history.line_kinds import EditProof
     from weftline.history.model import (
         Change,
         ChangeMeta,

@@ -26,9 +26,8 @@ from weftline.storage.sql.unit_of_work import SystemTransactions
 from weftline.windows.compaction.model import CompactionState
 from weftline.windows.compaction.model_summariser import ModelSummariser
 from weftline.windows.compaction.operations import ApplyCompaction, apply_compaction
-from weftline.windows.compaction.review import hold_reason
 from weftline.windows.compaction.runs import CompactionRuns, reason_to_skip
-from weftline.windows.compaction.service import with_figures
+from weftline.windows.compaction.service import hold_reason, with_figures
 from weftline.windows.compaction.sql import CompactionStore, due_compactions
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from weftline.storage.sql.unit_of_work import Injector
     from weftline.windows.compaction.compactor import Compactor
     from weftline.windows.compaction.model import Compaction, CompactionDraft
-    from weftline.windows.compaction.runs import FrozenCut
-    from weftline.windows.compaction.summarisers import Summarisers
+    from weftline.windows.compaction.runs import FrozenCut, Summarisers
 
 COMPACT = "compaction.run"
 # Few of them compute at a time; the others wait for a language model.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import sys
 from collections import Counter
@@ -11,37 +12,58 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from msgspec import structs
+
+from weftline.access.sql import AccessStore
 from weftline.indexing.text_analysis import index_terms
-from weftline.jobs.backfill_vectors import ModelVectors
+from weftline.insight.alerts.service import Alerts
 from weftline.jobs.runner import attempt, renewing
 from weftline.jobs.scheduler import Work, long_share
+from weftline.jobs.vectors import ModelVectors
 from weftline.kernel.errors import Unavailable, WeftlineError
+from weftline.kernel.events import TENANT_SUBJECT
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.fields import new_id
+from weftline.kernel.identity import system_actor
+from weftline.kernel.ports import Progress
 from weftline.kernel.thread_pools import CALLER, DOCUMENT_THREADS
-from weftline.knowledge.document_chunks import build_chunks
-from weftline.knowledge.document_layout import lay_out
 from weftline.knowledge.document_scan import blocked_reason, needs_review, scan_document
+from weftline.knowledge.document_text import build_chunks, lay_out
 from weftline.knowledge.ingestion import EmbeddedBatch, IngestTransaction
-from weftline.knowledge.sql import QueuedDocument, documents_pending, release_all, tenants_with_pending
+from weftline.knowledge.sql import (
+    DomainStore,
+    QueuedDocument,
+    documents_pending,
+    domains_to_evaluate,
+    release_all,
+    tenants_reindexing,
+    tenants_with_pending,
+)
 from weftline.providers.document_trial import DocumentTrial
-from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.unit_of_work import SystemTransactions
+from weftline.search.domain_evaluation import evaluate
+from weftline.storage.sql.database import SYSTEM, AccessChanged, Scope
+from weftline.storage.sql.jobs import SqlJobStore
+from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from weftline.indexing.chunking.reader import DocumentReader
-    from weftline.indexing.embeddings.model import Embeddings
+    from weftline.indexing.embeddings import Embeddings
+    from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
+    from weftline.kernel.identity import Actor
     from weftline.kernel.ports import JobMetrics
-    from weftline.knowledge.document_chunks import ChunkLayout
+    from weftline.kernel.transaction import Transaction
     from weftline.knowledge.document_scan import DocumentScan
+    from weftline.knowledge.document_text import ChunkLayout
     from weftline.knowledge.ingestion import ClaimedDocument
-    from weftline.knowledge.model import Document
+    from weftline.knowledge.model import Document, Domain
     from weftline.safety.trust.scanner import ContentScanner
+    from weftline.search.retriever import Retriever
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
+
 
 INGEST = "knowledge.ingest"
 # Documents at work in this process, and of one tenant: enough to keep the embedder busy, few enough texts in memory,
@@ -239,3 +261,136 @@ def _work(tenant: str, queued: QueuedDocument) -> Work:
         exclusive=queued.attempts > 0,
         long=queued.bytes >= LARGE_BYTES,
     )
+
+
+# Reindexing of knowledge domains: queues their documents for ingestion a few at a time, at a limited pace.
+
+REINDEX = "knowledge.reindex"
+_POLL_SECONDS = 30.0
+_POLL_SOON_SECONDS = 0.5
+_SECOND = 1_000_000
+# Limits the pause after a batch that took long because something was unavailable.
+_MAX_PAUSE = 10 * _SECOND
+
+
+class DomainReindexing:
+    """Queues the documents of domains that are reindexed.
+
+    The pace is kept in the database, so it does not depend on the number of processes.
+    """
+
+    def __init__(
+        self, runner: LeaseRunner, injector: Injector, chunks_per_second: int, on_queued: Callable[[], None]
+    ) -> None:
+        self._runner = runner
+        self._rate = chunks_per_second
+        self._on_queued = on_queued
+        self._holder = new_id("worker")
+        self._ingests = SystemTransactions(runner.database, injector, IngestTransaction)
+        self.poll_seconds = _POLL_SECONDS
+
+    async def due(self, _queue: JobQueue) -> list[Work]:
+        tenants = await self._runner.database.read(SYSTEM, tenants_reindexing)
+        self.poll_seconds = _POLL_SOON_SECONDS if tenants else _POLL_SECONDS
+        return [Work(tenant) for tenant in tenants]
+
+    async def run(self, tenant: str) -> None:
+        while await logged_write(self._runner.database, Scope(tenant), self._step):
+            pass
+        self._on_queued()
+
+    async def _step(self, transaction: Transaction) -> bool:
+        """Queue the next documents, or pause after them; return whether another step can follow at once."""
+        jobs, now = SqlJobStore(transaction), self._runner.now
+        progress = await jobs.claim(REINDEX, self._holder, now, now, due_by=now)
+        ingest = self._ingests.within(transaction)
+        domain = next(iter(await ingest.domains.reindexing()), None)
+        if progress is None or domain is None:
+            return False
+        if progress.cursor:
+            return await self._pause(jobs, ingest, domain, progress)
+        chunks = await ingest.requeue(domain)
+        await jobs.save(REINDEX, Progress(str(now), str(chunks)) if chunks else Progress())
+        return not chunks
+
+    async def _pause(self, jobs: SqlJobStore, ingest: IngestTransaction, domain: str, progress: Progress) -> bool:
+        """Set when the next documents are queued, once those before are indexed; return whether that is now."""
+        if (await ingest.documents.requeued(domain)).documents:
+            return False
+        began, now = int(progress.cursor), ingest.now
+        until = now + min(now - began, _MAX_PAUSE)
+        if self._rate:
+            until = began + int(progress.done) * _SECOND // self._rate
+        await jobs.save(REINDEX, Progress())
+        await jobs.release(REINDEX, until)
+        return until <= now
+
+
+# Evaluation of domains: runs the example questions of a template once the documents of a domain are indexed.
+
+EVALUATE = "knowledge.evaluate"
+POLL_SECONDS = 30.0
+# Of domains that every member of a tenant may see.
+_LOWEST_CLEARANCE = 1
+
+
+class EvaluationJob:
+    """Evaluates the domains whose documents have changed, and stores the results with them."""
+
+    def __init__(self, runner: LeaseRunner, retriever: Retriever, injector: Injector) -> None:
+        self._runner = runner
+        self._alerts = SystemTransactions(runner.database, injector, Alerts)
+        self._retriever = retriever
+
+    async def due(self, _queue: JobQueue) -> list[Work]:
+        """Return the domains to evaluate; those with documents that wait for indexing are not among them."""
+        found = await self._runner.database.read(SYSTEM, domains_to_evaluate)
+        return [Work(tenant, (domain,)) for tenant, domain in found]
+
+    async def run(self, work: Work) -> None:
+        (domain,) = work.item
+
+        async def evaluate_domain(lease: Lease) -> None:
+            await self._evaluate(lease, domain)
+
+        await self._runner.run(work.tenant, EVALUATE, evaluate_domain)
+
+    async def _evaluate(self, lease: Lease, name: str) -> None:
+        async def look(transaction: Transaction) -> tuple[Domain | None, int, Actor]:
+            domains, epoch = DomainStore(transaction), await AccessStore(transaction).epoch()
+            actor = structs.replace(system_actor(lease.tenant), epoch=epoch or 0)
+            return await domains.find(name), await domains.content_changes(name), actor
+
+        domain, changes, actor = await lease.read(look)
+        if domain is None or domain.template is None:
+            return
+        try:
+            async with lease.renewed():
+                evaluation = await evaluate(domain, domain.template, actor, self._retriever)
+        except AccessChanged:
+            return  # due again at the next poll
+        before = None if domain.evaluation is None else domain.evaluation.score
+
+        async def store(transaction: Transaction) -> None:
+            await DomainStore(transaction).set_evaluation(name, evaluation, changes)
+            await _compare(self._alerts.within(transaction), domain, before, evaluation.score)
+
+        await lease.write(store)
+
+
+async def _compare(alerts: Alerts, domain: Domain, before: float | None, score: float | None) -> None:
+    """Open an alert if fewer questions find their evidence than before, until as many do again."""
+    about = _alert_name(domain)
+    active = await alerts.store.active("quality.dropped", TENANT_SUBJECT, about)
+    bar = before if active is None else active.data["before"]
+    if score is None or bar is None or score >= bar:
+        await alerts.clear("quality.dropped", TENANT_SUBJECT, about=about)
+    else:
+        await alerts.raise_("quality.dropped", TENANT_SUBJECT, {"score": score, "before": bar}, about=about)
+
+
+def _alert_name(domain: Domain) -> str:
+    """Return the name of a domain in alerts, which every admin reads: of a closed one, a digest."""
+    if domain.clearance <= _LOWEST_CLEARANCE:
+        return f"the domain {domain.domain}"
+    return f"a domain ({hashlib.sha256(domain.domain.encode()).hexdigest()[:8]})"

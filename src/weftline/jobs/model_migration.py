@@ -7,23 +7,28 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weftline.indexing.collections.sql import CollectionStore
-from weftline.indexing.model_migration.evaluation import TOP_K, Probe, ProbeResults, compare
-from weftline.indexing.model_migration.migration import MigrationSteps
-from weftline.indexing.model_migration.sql import ModelMigrationStore, migrating_tenants
+from weftline.indexing.model_migration import (
+    TOP_K,
+    MigrationSteps,
+    ModelMigrationStore,
+    Probe,
+    ProbeResults,
+    compare,
+    migrating_tenants,
+)
+from weftline.indexing.sql import CollectionStore
 from weftline.jobs.scheduler import Work
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.identity import system_actor
-from weftline.search.index_view import CollectionQuery, Views
+from weftline.search.model import CollectionQuery, Views
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from weftline.indexing.embeddings.model import Embeddings
-    from weftline.indexing.model_migration.canary import QuerySample
-    from weftline.indexing.model_migration.model import ModelComparison, ModelMigration
+    from weftline.indexing.embeddings import Embeddings
+    from weftline.indexing.model_migration import ModelComparison, ModelMigration, QuerySample
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.storage.sql.unit_of_work import Injector

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from weftline.insight.metrics.model import JobFigures
+from weftline.insight.metrics import JobFigures
 from weftline.jobs.runner import attempt
 
 if TYPE_CHECKING:

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weftline.indexing.embeddings.model import TextRefused
-from weftline.indexing.embeddings.model_selection import (
+from weftline.indexing.embeddings import (
+    TenantModelStore,
+    TextRefused,
     has_required_models,
     is_semantic,
     known_models_to_fill,
 )
-from weftline.indexing.embeddings.sql import TenantModelStore
-from weftline.indexing.model_migration.migration import models_in_use
-from weftline.jobs.backfill_vectors import ModelVectors
+from weftline.indexing.model_migration import models_in_use
 from weftline.jobs.scheduler import Work
+from weftline.jobs.vectors import ModelVectors
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.ports import Progress
 from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.search.persistent_memory import text_of_value
-from weftline.search.session_indexing.cursor import (
+from weftline.search.session_cursor import (
     INDEXING_JOB,
     REINDEXING_JOB,
     IndexCursor,
@@ -35,13 +35,13 @@ from weftline.search.session_indexing.cursor import (
     is_reindex_unchanged,
     start_session_reindex,
 )
-from weftline.search.session_indexing.indexer import (
+from weftline.search.session_indexer import (
     EVENT_BATCH_SIZE,
     TEXT_BATCH_SIZE,
     Indexer,
     PreparedChange,
 )
-from weftline.search.session_indexing.item_text import chunks_of
+from weftline.search.session_item_text import chunks_of
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.jobs import SqlJobStore
@@ -51,16 +51,16 @@ from weftline.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from weftline.history.object_storage.store import Staging
-    from weftline.indexing.collections.model import NewChunk
-    from weftline.indexing.embeddings.model import Embeddings
+    from weftline.history.object_storage import Staging
+    from weftline.indexing.collections import NewChunk
+    from weftline.indexing.embeddings import Embeddings
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.ports import JobMetrics
     from weftline.kernel.transaction import Transaction
-    from weftline.search.session_indexing.cursor import IndexItem
-    from weftline.search.session_indexing.indexer import IndexingRound, ItemChange
-    from weftline.search.session_indexing.item_text import ItemText
+    from weftline.search.session_cursor import IndexItem
+    from weftline.search.session_indexer import IndexingRound, ItemChange
+    from weftline.search.session_item_text import ItemText
     from weftline.storage.sql.unit_of_work import Injector
 
 INDEX = "search.index_sessions"

@@ -14,12 +14,22 @@ from weftline.kernel.errors import InvalidInput, QuotaExceeded, Unavailable, Wef
 from weftline.kernel.fields import is_name
 from weftline.kernel.guards import GuardedCall
 from weftline.kernel.thread_pools import SHORT_THREADS
-from weftline.knowledge.document_content import check_size, decode_content, pack_content
 from weftline.knowledge.document_operations import AddDocument, add_document, document_meta
-from weftline.knowledge.documents import DocumentMeta
+from weftline.knowledge.documents import DocumentMeta, check_size, decode_content, pack_content
 from weftline.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge
-from weftline.knowledge.sources.hooks import HookResponse, is_signed, parse_hook_body, verify_call
-from weftline.knowledge.sources.model import (
+from weftline.knowledge.source_store import SourceStore, sources_to_look_at
+from weftline.knowledge.source_sync import (
+    HookResponse,
+    SourceDocuments,
+    SourceItem,
+    SourceSync,
+    SourceUnavailable,
+    is_signed,
+    parse_hook_body,
+    plan_sync,
+    verify_call,
+)
+from weftline.knowledge.sources import (
     SYNC_REQUESTED,
     HookRefused,
     KnowledgeSource,
@@ -29,14 +39,6 @@ from weftline.knowledge.sources.model import (
     document_id_of_file,
     is_token_of,
     listing_fingerprint,
-)
-from weftline.knowledge.sources.sql import SourceStore, sources_to_look_at
-from weftline.knowledge.sources.sync import (
-    SourceDocuments,
-    SourceItem,
-    SourceSync,
-    SourceUnavailable,
-    plan_sync,
 )
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
@@ -50,8 +52,8 @@ if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
     from weftline.kernel.transaction import Transaction
     from weftline.knowledge.document_operations import NewDocument
-    from weftline.knowledge.sources.hooks import HookBody, SignedCall
-    from weftline.knowledge.sources.model import SourceFile, SourceKind
+    from weftline.knowledge.source_sync import HookBody, SignedCall
+    from weftline.knowledge.sources import SourceFile, SourceKind
     from weftline.providers.http_fetcher import HttpFetcher
     from weftline.providers.local_folders import AllowedFolders
     from weftline.storage.sql.unit_of_work import Injector

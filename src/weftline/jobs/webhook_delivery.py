@@ -20,10 +20,16 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.fields import new_id
 from weftline.records.event_classes import CloudEvent
-from weftline.sessions.events.webhooks.delivery import Deliveries
-from weftline.sessions.events.webhooks.model import Attempt, delivery_id_of, host_of, signed_headers
-from weftline.sessions.events.webhooks.operations import WebhookRegistry
-from weftline.sessions.events.webhooks.sql import release_all, webhooks_waiting
+from weftline.sessions.events.operations import WebhookRegistry
+from weftline.sessions.events.webhooks import (
+    Attempt,
+    Deliveries,
+    delivery_id_of,
+    host_of,
+    release_all,
+    signed_headers,
+    webhooks_waiting,
+)
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.unit_of_work import CallerTransactions, SystemTransactions
 
@@ -35,8 +41,7 @@ if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import JobMetrics
     from weftline.providers.webhook_sender import HttpSender
-    from weftline.sessions.events.webhooks.delivery import DeliveryRound, OutgoingEvent
-    from weftline.sessions.events.webhooks.model import Webhook
+    from weftline.sessions.events.webhooks import DeliveryRound, OutgoingEvent, Webhook
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 

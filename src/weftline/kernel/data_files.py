@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 
 _T = TypeVar("_T")
 _PACKAGE = Path(__file__).parents[1]
@@ -41,3 +46,57 @@ class WordFile:
             names, words = (re.split(r"^\[(.+)\]\n", text, flags=re.MULTILINE)[start::2] for start in (1, 2))
             self._lists = {name: frozenset(listed.split()) for name, listed in zip(names, words, strict=True)}
         return self._lists
+
+
+# Public names of a module that are imported from where they are defined when they are first used.
+
+
+def lazy_names(
+    module: dict[str, Any], modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and ``__dir__`` of a module, given its globals and the module of each public name."""
+
+    def get(name: str) -> Any:  # noqa: ANN401 - any exported name
+        if name not in modules:
+            raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
+        value = module[name] = getattr(import_module(modules[name]), name)
+        return value
+
+    return get, lambda: sorted({*module, *modules})
+
+
+# Every operation, error and public type by name: known without importing the modules that define them.
+
+
+class Parameter(TypedDict):
+    """Parameter of a method; one without a default is required. Types are source code."""
+
+    name: str
+    type: str
+    default: NotRequired[Any]
+    keyword: NotRequired[bool]
+
+
+class IndexedOperation(TypedDict):
+    """An operation: where it is defined, its route, and its method in the Python clients."""
+
+    module: str
+    method: str
+    path: str
+    parameters: list[Parameter]
+    response: str
+    response_module: str
+    doc: str
+
+
+class IndexedError(TypedDict):
+    """An error class; the base classes have no code."""
+
+    module: str
+    code: NotRequired[str]
+
+
+operation_index = JsonFile("generated/operations.json", dict[str, IndexedOperation])
+error_index = JsonFile("generated/errors.json", dict[str, IndexedError])
+# The module of each type of weftline.types.
+type_index = JsonFile("generated/types.json", dict[str, str])

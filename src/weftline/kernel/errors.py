@@ -25,7 +25,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weftline.kernel.approval import HoldReason
+    from weftline.kernel.identity import HoldReason
 
     # Returns what an interface calls an operation, given its name; None if there is no such operation.
     Reference = Callable[[str], str | None]

@@ -17,9 +17,9 @@ from heapq import heappop, heappush, heapreplace
 from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from weftline.kernel.counts import decrement
 from weftline.kernel.errors import ServerBusy
 from weftline.kernel.identity import PATH_SEPARATOR
+from weftline.kernel.ports import decrement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

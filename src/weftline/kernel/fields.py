@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -70,3 +70,14 @@ Step = Annotated[
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT)]
+
+
+# Cells of CSV files that people open in spreadsheet programs.
+
+# A spreadsheet takes a cell that begins with one of these for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def harmless_cell(cell: Any) -> Any:  # noqa: ANN401 - a cell
+    """Return a cell that no spreadsheet computes: text that looks like a formula gets an apostrophe."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

@@ -9,18 +9,20 @@ docs/decisions/0039.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from weftline.kernel.approval import Approval
 from weftline.kernel.errors import WeftlineError, is_audited
-from weftline.kernel.identity import Actor
+from weftline.kernel.identity import Actor, Approval
 from weftline.kernel.operation import Operation, PreparationOutdated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
+
 
 EntryPoint = Literal["call", "follow", "upload", "import", "export", "hook", "sync"]
 
@@ -168,3 +170,42 @@ class Guards:
         for guard in self._installed:
             piece = piece._replace(data=await guard.content(call, piece))
         return piece.data
+
+
+# Warnings about a call that was performed: collected while it runs, shown by its interface.
+
+# Header of HTTP answers with the warnings about a call, as a JSON list.
+WARNING_HEADER = "weftline-warning"
+
+
+class CallWarning(UserWarning):
+    """A rule warns about a call that was performed."""
+
+
+_warnings: ContextVar[list[str] | None] = ContextVar("weftline_warnings", default=None)
+
+
+class _Collector:
+    """Context manager as a class: around every call, a generator costs several times as much."""
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> list[str]:
+        found: list[str] = []
+        self._token = _warnings.set(found)
+        return found
+
+    def __exit__(self, *_: object) -> None:
+        _warnings.reset(self._token)
+
+
+def collected_warnings() -> AbstractContextManager[list[str]]:
+    """Collect the warnings about the calls made inside, for an interface that can show them."""
+    return _Collector()
+
+
+def warn_caller(text: str) -> None:
+    """Add a warning to the answer of the current call, if its interface can show it."""
+    found = _warnings.get()
+    if found is not None and text not in found:
+        found.append(text)

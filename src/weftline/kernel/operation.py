@@ -16,7 +16,7 @@ import msgspec
 
 from weftline.kernel.errors import UnknownOperation, WeftlineError
 from weftline.kernel.identity import Permission
-from weftline.kernel.validation_errors import invalid_input
+from weftline.kernel.json_input import invalid_input
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping

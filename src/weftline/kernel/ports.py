@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Awaitable, Callable
 
     from weftline.kernel.identity import Actor
+
 
 T = TypeVar("T")
 N_co = TypeVar("N_co", covariant=True)
@@ -128,3 +130,48 @@ class JobMetrics(Protocol):
     def set_pending_documents(self, documents: int) -> None:
         """Set the number of documents waiting to be indexed."""
         ...
+
+
+# Counters that keep only what they count.
+
+K = TypeVar("K")
+
+
+def decrement(counts: Counter[K], *names: K) -> None:
+    """Subtract one of each name, and forget those that count nothing any more."""
+    for name in names:
+        counts[name] -= 1
+        if counts[name] <= 0:
+            del counts[name]
+
+
+# Token counts: how large a text is to a model.
+
+_ASCII_CHARS_PER_TOKEN = 4
+_OTHER_BYTES_PER_TOKEN = 3
+
+
+class TokenCounter(Protocol):
+    """Returns the number of tokens in a text."""
+
+    def __call__(self, text: str) -> int: ...
+
+
+class TokenCounters(Protocol):
+    """Token counters by name, as in the configuration of a session."""
+
+    def named(self, tokenizer: str) -> TokenCounter: ...
+
+
+def approximate_tokens(text: str) -> int:
+    """Estimate tokens: four ASCII characters, or three UTF-8 bytes of any other script, per token.
+
+    Characters divided by four would undercount CJK by about two thirds, and let a caller pass a limit by writing in
+    another script.
+    """
+    if text.isascii():
+        return -(-len(text) // _ASCII_CHARS_PER_TOKEN)
+    ascii_chars = len(text.encode("ascii", "ignore"))
+    other_bytes = len(text.encode()) - ascii_chars
+    weighted = ascii_chars * _OTHER_BYTES_PER_TOKEN + other_bytes * _ASCII_CHARS_PER_TOKEN
+    return -(-weighted // (_ASCII_CHARS_PER_TOKEN * _OTHER_BYTES_PER_TOKEN))

@@ -10,24 +10,26 @@ import msgspec
 from msgspec import structs
 
 from weftline.access.audit import AuditTrail
-from weftline.indexing.pins.model import PinLimitExceeded
+from weftline.indexing.pins import PinLimitExceeded
 from weftline.kernel.errors import InvalidInput, QuotaExceeded
 from weftline.kernel.identity import Actor
 from weftline.kernel.operation import Effect, Operation, Request, Response, shared_fields
 from weftline.kernel.ports import Transactions
 from weftline.kernel.thread_pools import SHORT_THREADS
-from weftline.knowledge.document_content import PackedContent, decode_content, pack_content
 from weftline.knowledge.document_queries import GetDocument
 from weftline.knowledge.documents import (
     DocumentMeta,
     Documents,
     Metadata,
     MetadataValue,
+    PackedContent,
     Pinned,
     PutResult,
     Timestamp,
     Title,
     Weight,
+    decode_content,
+    pack_content,
 )
 from weftline.knowledge.model import (
     DocumentId,

@@ -13,9 +13,8 @@ from weftline.kernel.identity import Actor
 from weftline.kernel.operation import Effect, Request, Response
 from weftline.kernel.ports import Transactions
 from weftline.kernel.thread_pools import DOCUMENT_THREADS, SHORT_THREADS
-from weftline.knowledge.document_content import decode_text
 from weftline.knowledge.document_text import DocumentTexts, ReadableDocument, checked_layout
-from weftline.knowledge.documents import DocumentInfo, Documents, document_info
+from weftline.knowledge.documents import DocumentInfo, Documents, decode_text, document_info
 from weftline.knowledge.model import (
     DocumentId,
     DocumentNotFound,

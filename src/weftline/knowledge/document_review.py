@@ -11,10 +11,9 @@ from msgspec import structs
 from weftline.access.authentication import identify_local
 from weftline.access.grants import check_clearance
 from weftline.access.sql import AccessStore
-from weftline.kernel.approval import HoldReason
 from weftline.kernel.errors import AuthenticationError, Forbidden, PermissionDenied
 from weftline.kernel.fields import Ordinal
-from weftline.kernel.identity import Actor, PrincipalKind
+from weftline.kernel.identity import Actor, HoldReason, PrincipalKind
 from weftline.kernel.operation import Request, Response, shared_fields
 from weftline.knowledge.document_operations import DocumentPut
 from weftline.knowledge.documents import Documents, document_event, no_document
@@ -32,7 +31,7 @@ from weftline.knowledge.model import (
 )
 from weftline.safety.approvals.model import ApprovalClosed, ApprovalState, TooManyApprovals
 from weftline.safety.approvals.service import Approvals, CallToHold
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.safety.trust.model import TrustPolicies
 
 _DISCARDED = "Discarded after review by {}: it looks like an attempt to give agents instructions."
 

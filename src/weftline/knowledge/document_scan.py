@@ -15,10 +15,10 @@ from weftline.safety.trust.model import INJECTION, PII, SECRET, Source, Trust, T
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weftline.knowledge.document_chunks import ChunkLayout
+    from weftline.knowledge.document_text import ChunkLayout
     from weftline.knowledge.model import Document
-    from weftline.safety.injection.model import Detection
-    from weftline.safety.trust.policy import ContentAction, TrustPolicy
+    from weftline.safety.injection import Detection
+    from weftline.safety.trust.model import ContentAction, TrustPolicy
     from weftline.safety.trust.scanner import ContentScanner
 
 # An instruction may begin in one chunk and end in the next.

@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from weftline.access.grants import HIGHEST_CLEARANCE, check_clearance, check_highest_clearance
-from weftline.access.patterns import Pattern
-from weftline.access.plans.model import QuotaUse
+from weftline.access.model import Pattern
+from weftline.access.plans import QuotaUse
 from weftline.indexing.chunking.model import ChunkingOptions
-from weftline.indexing.collections.model import domain_collection
-from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.collections import domain_collection
+from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, QuotaExceeded
 from weftline.kernel.identity import ANYONE
@@ -31,13 +31,13 @@ from weftline.knowledge.model import (
     read_operation,
 )
 from weftline.knowledge.sql import DocumentStore
-from weftline.knowledge.templates.catalog import find_template
 from weftline.knowledge.templates.model import (
     DomainEvaluation,
     DomainTemplate,
     TemplateName,
     TemplateNotFound,
     check_template,
+    find_template,
 )
 from weftline.knowledge.templates.operations import TemplateInfo, template_info
 from weftline.safety.trust.gate import GATE_ERRORS, submitted

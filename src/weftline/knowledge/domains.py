@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from weftline.access.audit_log import AuditRow
+from weftline.access.audit import AuditRow
 from weftline.access.grants import HIGHEST_CLEARANCE
-from weftline.access.plans.service import Plans
-from weftline.access.plans.warnings import QuotaWarnings
+from weftline.access.plan_warnings import Plans, QuotaWarnings
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import MAX_COMPARED, close_names
 from weftline.kernel.events import EventType, NewEvent, Outbox

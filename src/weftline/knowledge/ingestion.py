@@ -14,30 +14,29 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weftline.access.plans.service import Plans
-from weftline.indexing.collections.model import NewChunk, domain_collection
-from weftline.indexing.collections.sql import CollectionStore
-from weftline.indexing.embeddings.model import Embeddings
-from weftline.indexing.embeddings.model_selection import (
+from weftline.access.plan_warnings import Plans
+from weftline.indexing.collections import NewChunk, domain_collection
+from weftline.indexing.embeddings import (
+    Embeddings,
+    TenantModelStore,
     has_required_models,
     is_semantic,
     known_models_to_fill,
 )
-from weftline.indexing.embeddings.sql import TenantModelStore
-from weftline.indexing.model_migration.migration import models_in_use
+from weftline.indexing.model_migration import models_in_use
+from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
 from weftline.kernel.ports import LEASE_MICROS
-from weftline.knowledge.document_chunks import ChunkLayout
 from weftline.knowledge.document_review import DocumentHolds, hold_reason
 from weftline.knowledge.document_scan import DocumentScan
+from weftline.knowledge.document_text import ChunkLayout
 from weftline.knowledge.documents import document_event
 from weftline.knowledge.domains import domain_event
 from weftline.knowledge.model import Document, Domain, Quarantine
 from weftline.knowledge.sql import DocumentStore, DomainStore, QueuedDocument
-from weftline.safety.trust.model import TrustLabel
-from weftline.safety.trust.policy import TrustPolicies, TrustPolicy
+from weftline.safety.trust.model import TrustLabel, TrustPolicies, TrustPolicy
 
 # Processes that stopped while they indexed a document before it has to pass a trial in a process of its own: then
 # it may be the cause. A document is never given up for it: processes are stopped for many reasons.

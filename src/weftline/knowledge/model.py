@@ -17,7 +17,7 @@ from weftline.safety.trust.model import TrustLabel
 
 if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
-    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.safety.trust.model import TrustPolicy
 
 _knowledge_operation = partial(operation, tool="knowledge", rate=RateClass.KNOWLEDGE, session=SessionUse.NONE)
 read_operation = partial(_knowledge_operation, permission=Permission.READ, effect=Effect.READ)

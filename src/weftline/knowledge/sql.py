@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.access.acl_column import decode_patterns, encode_patterns
+from weftline.access.model import decode_patterns, encode_patterns
 from weftline.indexing.chunking.model import ChunkingOptions
-from weftline.indexing.collections.model import domain_collection
-from weftline.indexing.collections.sql import in_json
-from weftline.indexing.deferred_deletions import DeferredDeletions, PendingDeletion
+from weftline.indexing.collections import domain_collection
+from weftline.indexing.sql import DeferredDeletions, PendingDeletion, in_json
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import RowLease, SqlStore, placeholders
 from weftline.knowledge.model import Document, Domain, Quarantine
-from weftline.knowledge.sources.sql import erase_sources
+from weftline.knowledge.source_store import erase_sources
 from weftline.knowledge.templates.model import DomainEvaluation, DomainTemplate
 from weftline.safety.trust.model import TrustLabel
 

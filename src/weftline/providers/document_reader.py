@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from weftline.indexing.chunking.media_types import declared_type, detect_type
 from weftline.indexing.chunking.model import CodeSymbol, ParsedDocument
-from weftline.indexing.chunking.reader import DocumentUnreadable, decode_document
-from weftline.indexing.chunking.strategies.markdown import title_of_markdown
+from weftline.indexing.chunking.outlines import title_of_markdown
+from weftline.indexing.chunking.reader import DocumentUnreadable, declared_type, decode_document, detect_type
 from weftline.providers.extras import INSTALL, NOT_INSTALLED, is_installed
 from weftline.providers.workers.pool import WorkerFailed, WorkerPool
 

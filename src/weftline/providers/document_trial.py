@@ -17,9 +17,8 @@ import msgspec
 from weftline.indexing.chunking.reader import DocumentUnreadable
 from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.errors import WeftlineError
-from weftline.knowledge.document_chunks import build_chunks
-from weftline.knowledge.document_layout import lay_out
 from weftline.knowledge.document_scan import scan_document
+from weftline.knowledge.document_text import build_chunks, lay_out
 from weftline.knowledge.model import Document, Domain
 from weftline.providers.document_reader import IsolatedDocumentReader
 from weftline.providers.workers.pool import worker_environment

@@ -9,7 +9,7 @@ import msgspec
 from weftline.providers.extras import NOT_INSTALLED, is_installed
 from weftline.providers.workers.pool import WorkerFailed, WorkerPool
 from weftline.records.refs import Css, XPath
-from weftline.records.store import EnclosingElement, MarkupResult
+from weftline.records.schemas import EnclosingElement, MarkupResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

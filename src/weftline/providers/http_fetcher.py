@@ -14,9 +14,9 @@ import httpcore2
 import msgspec
 
 from weftline.knowledge.model import MediaType
-from weftline.knowledge.sources.store import FetchResult
+from weftline.knowledge.sources import FetchResult
 from weftline.providers.webhook_sender import CheckedNetwork, Reach, failure_of
-from weftline.sessions.events.webhooks.model import AddressNotAllowed
+from weftline.sessions.events.webhooks import AddressNotAllowed
 
 if TYPE_CHECKING:
     import ssl

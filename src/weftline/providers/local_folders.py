@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.kernel.thread_pools import DOCUMENT_THREADS
-from weftline.knowledge.sources.model import (
+from weftline.knowledge.sources import (
     MAX_FOLDER_DEPTH,
     MAX_FOLDER_ENTRIES,
     FolderRefused,
@@ -21,7 +21,7 @@ from weftline.knowledge.sources.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weftline.knowledge.sources.model import KnowledgeSource
+    from weftline.knowledge.sources import KnowledgeSource
 
 # Placeholder in a configured folder, replaced by the tenant: isolates tenants.
 _TENANT = "{tenant}"

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from weftline.kernel.thread_pools import DOCUMENT_THREADS
-from weftline.models.language_models.prices import Rates
+from weftline.models.language_models.catalog import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

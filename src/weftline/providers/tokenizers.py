@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from weftline.kernel.errors import Unavailable
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import TokenCounter
 
 _MAX_CHARS = 50_000
 

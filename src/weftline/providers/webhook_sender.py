@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import httpcore2
 
 from weftline.providers.asyncio_network import AsyncioNetwork
-from weftline.sessions.events.webhooks.model import AddressNotAllowed, Attempt, host_of
+from weftline.sessions.events.webhooks import AddressNotAllowed, Attempt, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import UNSET, Meta, field
 
 from weftline.kernel.events import EventClass
-from weftline.records.constraints import Ordered, RequiresAny
 from weftline.records.refs import (
     Count,
     Digest,
@@ -35,9 +34,11 @@ from weftline.records.vocabulary import (
     Lifecycle,
     MissingStatus,
     OmissionReason,
+    Ordered,
     OverflowStrategy,
     RecordType,
     RedactionState,
+    RequiresAny,
     Scope,
     Severity,
 )

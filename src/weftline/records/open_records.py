@@ -15,8 +15,7 @@ from msgspec import UnsetType, structs
 
 from weftline.records.engine_metadata import ENGINE, engine_metadata
 from weftline.records.model import ContextSourceRef, Omission, Record
-from weftline.records.validation import find_kind, parse_record
-from weftline.records.validation_errors import InvalidRecord
+from weftline.records.validation import InvalidRecord, find_kind, parse_record
 from weftline.records.vocabulary import SCHEMA_VERSION
 
 if TYPE_CHECKING:

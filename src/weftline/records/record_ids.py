@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.history.board_lines import line_of, session_of
-from weftline.history.line_kinds import AGENT, find_kind, is_composite, line_kinds
+from weftline.history.line_kinds import AGENT, find_kind, is_composite, line_kinds, line_of, session_of
 from weftline.history.model import LATEST, line_name, trunk_of
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import MAX_INT

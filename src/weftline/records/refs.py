@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from weftline.kernel.fields import MAX_INT
 from weftline.kernel.operation import Wire
-from weftline.records.constraints import Constraint, Ordered, RequiresAny
+from weftline.records.vocabulary import Constraint, Ordered, RequiresAny
 
 T = TypeVar("T")
 # An optional field. It is absent or has a value; null is not allowed.

@@ -28,6 +28,7 @@ from weftline.records.refs import (
     TextQuote,
     XPath,
 )
+from weftline.records.schemas import MAX_MARKUP_BYTES, MarkupResult
 from weftline.records.selectors import (
     SelectedPassage,
     SourceContent,
@@ -39,14 +40,13 @@ from weftline.records.selectors import (
     value_text,
     walk_values,
 )
-from weftline.records.store import MAX_MARKUP_BYTES, MarkupResult
 from weftline.records.text_quote import context_score, find_quote, find_similar, similarity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from weftline.records.model import ContextSourceRef
-    from weftline.records.store import MarkupReader
+    from weftline.records.schemas import MarkupReader
     from weftline.records.text_quote import QuoteMatch
 
 ResolutionOutcome = Literal["exact", "moved", "lost"]

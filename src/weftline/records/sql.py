@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.access.acl_column import decode_patterns, encode_patterns
-from weftline.access.patterns import member_patterns
+from weftline.access.model import decode_patterns, encode_patterns, member_patterns
 from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.records.refs import Ref
-from weftline.records.store import ITEM_TYPE, Redaction, StoredRecord
+from weftline.records.schemas import ITEM_TYPE, Redaction, StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.indexing.collections.model import SOURCES, Chunk
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.collections import SOURCES, Chunk
+from weftline.kernel.ports import approximate_tokens
 from weftline.records.record_ids import MessageItemId
-from weftline.search.items import speaker_of_event, text_of_event, text_of_message
+from weftline.search.items import (
+    events_by_number,
+    is_searchable,
+    live_events,
+    speaker_of_event,
+    text_of_event,
+    text_of_message,
+)
 from weftline.search.passages import ChunkPassage, not_redacted, of_event, read_chunks, visible_messages
-from weftline.search.window_events import events_by_number, is_searchable, live_events
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
-    from weftline.indexing.collections.model import Source
-    from weftline.search.stores import SearchStores
+    from weftline.indexing.collections import Source
+    from weftline.search.persistent_memory import SearchStores
     from weftline.sessions.messages.model import Message
 
 # Number of passages that are not search results.

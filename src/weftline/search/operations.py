@@ -8,36 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import UNSET, structs
 
-from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.indexing.embeddings import EmbedderUnavailable, TextRefused
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Fraction
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, operation
 from weftline.knowledge.model import DomainNotFound
 from weftline.search.model import DEFAULT_TOP_K
-from weftline.search.requests import (
-    ExplainOption,
-    PassageHandle,
-    QueryText,
-    RankingOptions,
-    ScopeFilters,
-    TopK,
-    checked_text,
-    requested_scope,
-    search_request,
-)
+from weftline.search.persistent_memory import SearchStores
 from weftline.search.results import (
     SCORE_DIGITS,
+    ExplainOption,
+    PassageHandle,
     PassageInfo,
     PendingItems,
+    QueryText,
+    RankingOptions,
     ResolvedReference,
+    ScopeFilters,
     SearchFacts,
+    TopK,
+    checked_text,
     passage_info,
     pending_items,
+    requested_scope,
     resolved_references,
     search_facts,
+    search_request,
 )
-from weftline.search.retriever import RetrievalResult, Retriever
+from weftline.search.retriever import ChunkNotFound, RetrievalResult, Retriever, SimilarSearch
 from weftline.search.search_records import (
     RecordOption,
     Searched,
@@ -45,8 +44,6 @@ from weftline.search.search_records import (
     record_search,
     search_budget,
 )
-from weftline.search.similar import ChunkNotFound, SimilarSearch
-from weftline.search.stores import SearchStores
 from weftline.sessions.model import SessionArchived, SessionNotFound
 
 if TYPE_CHECKING:

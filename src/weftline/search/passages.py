@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.history.board_lines import line_of
-from weftline.indexing.collections.item_ids import MemoryKey, key_of_item
-from weftline.indexing.collections.model import Chunk
-from weftline.knowledge.document_content import decode_text
+from weftline.history.line_kinds import line_of
+from weftline.indexing.collections import Chunk, MemoryKey, key_of_item
+from weftline.knowledge.documents import decode_text
 from weftline.records.item_refs import DocumentName, document_uri
 from weftline.records.model import ContextSourceRef
 from weftline.records.record_ids import MessageItemId, VersionId, is_number
@@ -24,7 +23,13 @@ from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.safety.trust.model import Trust, TrustLabel, default_trust
 from weftline.search.items import (
     WindowPlace,
+    event_numbered,
+    events_by_number,
+    is_held_from,
+    is_searchable,
     is_window,
+    live_events,
+    open_place,
     text_of_entry,
     text_of_event,
     text_of_memory,
@@ -38,25 +43,27 @@ from weftline.search.persistent_memory import (
     memory_place,
     own_place,
     readable_entries,
+    readable_places,
     text_of_entry_id,
     version_id,
     version_of_entry,
 )
 from weftline.search.pulled_memory import held_memory
 from weftline.search.scope import visible_domain
-from weftline.search.window_events import events_by_number, is_searchable, live_events
 from weftline.state.memory.model import MemoryScope, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from weftline.history.model import Version
+    from weftline.records.vocabulary import OmissionReason
+    from weftline.search.persistent_memory import SearchStores
     from weftline.search.pulled_memory import PulledMemory
     from weftline.search.scope import RequestedScope
-    from weftline.search.stores import SearchStores
     from weftline.sessions.messages.model import Message
     from weftline.state.agent_context.store import PinnedContext
     from weftline.windows.model import WindowEvent
+
 
 _SOURCE_KINDS = {
     "document": "weftline_document",
@@ -448,3 +455,67 @@ _READERS: dict[str, Callable[[str, Sequence[Chunk], SearchStores], Awaitable[lis
     "memory": _memories,
     "event": _events,
 }
+
+
+# Why chunks that were candidates of a search are not readable any more.
+
+
+async def unreadable_reasons(
+    keys: Collection[tuple[str, int]], held: PinnedContext | None, stores: SearchStores
+) -> dict[tuple[str, int], OmissionReason]:
+    """Return the reason of each chunk, given as (collection, number); ``held`` is the snapshot that was searched.
+
+    A redacted item is a policy block; one that was replaced, deleted or has expired is a stale source; anything else
+    that the caller may not read is a missing permission.
+    """
+    reasons: dict[tuple[str, int], OmissionReason] = dict.fromkeys(keys, "stale_source")
+    for collection in sorted({collection for collection, _ in keys}):
+        numbers = sorted(number for each, number in keys if each == collection)
+        for chunk in await stores.collections.find(collection, numbers):
+            reasons[collection, chunk.number] = await _reason(chunk, held, stores)
+    return reasons
+
+
+async def _reason(chunk: Chunk, held: PinnedContext | None, stores: SearchStores) -> OmissionReason:
+    if not await _place_is_readable(chunk, stores):
+        return "missing_permission"
+    if await read_with_redacted([chunk], stores, held) or await _is_hidden_event(chunk, stores):
+        return "policy_block"
+    return "missing_permission" if await _is_current(chunk, stores) else "stale_source"
+
+
+async def _place_is_readable(chunk: Chunk, stores: SearchStores) -> bool:
+    match chunk.source:
+        case "document":
+            return await visible_domain(chunk.place, stores) is not None
+        case "memory" if is_persistent(chunk.place):
+            return chunk.place in readable_places(stores.actor)
+        case "memory":
+            session_id = MemoryKey.parse(chunk.item).session_id
+            return session_id is None or await admits(session_id, stores)
+        case "event":
+            return await open_place(chunk.place, stores) is not None
+        case _:
+            return await admits(chunk.place, stores)
+
+
+async def _is_hidden_event(chunk: Chunk, stores: SearchStores) -> bool:
+    """Return whether it is an event that is redacted, or held from the caller."""
+    window = await open_place(chunk.place, stores) if chunk.source == "event" else None
+    if window is None:
+        return False
+    event = event_numbered(await stores.windows.own_events(window), int(chunk.item))
+    return event is not None and (event.redacted or is_held_from(event, stores.actor))
+
+
+async def _is_current(chunk: Chunk, stores: SearchStores) -> bool:
+    """Return whether the item still exists in this version, readable or not."""
+    match chunk.source:
+        case "message":
+            return bool(await stores.messages.find_several(chunk.place, [int(chunk.item)]))
+        case "board":
+            found = await stores.entries.read(chunk.place, [key_of_item(chunk.item)])
+            entries = (each.entry for each in found)
+            return any(each.lives_at(stores.now) and version_of(each) == chunk.version for each in entries)
+        case _:
+            return False

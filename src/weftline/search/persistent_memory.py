@@ -7,27 +7,42 @@ the agent's id.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from weftline.history.composite_lines import PART_MARK
 from weftline.history.line_kinds import find_kind, names_in
-from weftline.history.object_storage.model import Pointer
-from weftline.indexing.collections.model import MEMORY
+from weftline.history.object_storage import Pointer
+from weftline.indexing.collections import MEMORY
+from weftline.indexing.embeddings import TenantModelStore
+from weftline.indexing.sql import CollectionStore
+from weftline.kernel.clock import Clock, to_micros
+from weftline.kernel.events import Outbox
+from weftline.kernel.identity import Actor
+from weftline.knowledge.domains import Domains
+from weftline.knowledge.sql import DocumentStore
 from weftline.records.record_ids import VersionId
+from weftline.records.sql import RecordStore
+from weftline.safety.trust.model import TrustPolicies
+from weftline.sessions.messages.store import MessageStore
+from weftline.sessions.recorder import Recorder
+from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.memory_version import MemoryVersion
-from weftline.state.agent_context.model import ContextLine, EntryAddress
-from weftline.state.agent_context.owners import readable_memory_owners
+from weftline.state.agent_context.model import ContextLine, EntryAddress, readable_memory_owners
+from weftline.state.agent_context.service import Contexts
+from weftline.state.board.model import EntryStore
+from weftline.state.memory.sql import MemoryStore
+from weftline.windows.service import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from weftline.history.model import Version
-    from weftline.kernel.identity import Actor
-    from weftline.search.stores import SearchStores
+    from weftline.search.scope import RequestedScope
     from weftline.state.agent_context.store import PinnedContext
     from weftline.state.agent_context.views import PersistedEntry
+
 
 # Larger values are found by their key alone.
 MAX_INDEXED_BYTES = 1_048_576
@@ -197,3 +212,79 @@ async def text_of_entry_id(name: VersionId, stores: SearchStores) -> str | None:
     for chunk in await stores.collections.of_item(MEMORY, place, item, version_of_entry(entry.version)):
         text = text[: chunk.start].ljust(chunk.start) + chunk.text
     return text or None
+
+
+# Stores that a search reads, for one caller in one transaction.
+
+T = TypeVar("T")
+
+
+class PendingEvents(NamedTuple):
+    """Number of unindexed events in scope that the caller may see; ``own`` are those that it caused, in order.
+
+    ``memories``: of each root of persistent memory with changes that are not indexed, the version before them.
+    ``by_words``: the caller's last chunk that is found by words only so far, of each collection with one.
+    """
+
+    total: int
+    own: tuple[int, ...] = ()
+    memories: Mapping[str, int] = {}
+    by_words: Mapping[str, int] = {}
+
+
+class Lag(Protocol):
+    """Lag of the index."""
+
+    async def pending(self, actor: Actor, filters: RequestedScope, readable: Collection[str]) -> PendingEvents:
+        """Return the unindexed events in scope that the caller may see; very many are not all counted.
+
+        ``readable`` are the places of persistent memory that it may read.
+        """
+        ...
+
+
+class IndexWait(Protocol):
+    """Waits for the index, so that a search finds what its caller has just written."""
+
+    async def until_indexed(self, actor: Actor, own: Sequence[int]) -> bool:
+        """Wait for a short time until these events of the caller are indexed; False if they are not."""
+        ...
+
+    async def until_embedded(self, actor: Actor, chunks: Mapping[str, int], since: float) -> bool:
+        """Wait for a short time since then until these chunks of the caller are found by meaning; False if not."""
+        ...
+
+
+class KnownSessions(Protocol):
+    """Cached session ACLs, so that a search does not read every session."""
+
+    async def admitting(self, actor: Actor) -> frozenset[str]:
+        """Return the sessions that a caller may read."""
+        ...
+
+
+class SearchStores(msgspec.Struct, frozen=True):
+    """Stores of a search by one caller."""
+
+    actor: Actor
+    clock: Clock
+    collections: CollectionStore
+    domains: Domains
+    documents: DocumentStore
+    sessions: SessionStore
+    windows: Windows
+    messages: MessageStore
+    entries: EntryStore
+    memories: MemoryStore
+    contexts: Contexts
+    records: RecordStore
+    recorder: Recorder
+    models: TenantModelStore
+    lag: Lag
+    known_sessions: KnownSessions
+    outbox: Outbox
+    policies: TrustPolicies
+
+    @property
+    def now(self) -> int:
+        return to_micros(self.clock.now())

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weftline.access.sql import AccessStore
-from weftline.access.teams.sql import TeamStore
+from weftline.access.teams import TeamStore
 from weftline.history.store import LineStore
-from weftline.indexing.collections.item_ids import MemoryKey, key_of_item
-from weftline.indexing.collections.model import MEMORY, SESSIONS, WHOLE_PLACE, Source
-from weftline.indexing.pins.model import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound
-from weftline.indexing.pins.service import Pins
+from weftline.indexing.collections import MEMORY, SESSIONS, WHOLE_PLACE, MemoryKey, Source, key_of_item
+from weftline.indexing.pins import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound, Pins
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import InvalidInput, NotFound, PermissionDenied
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import ANYONE, PRINCIPAL, USER, Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 from weftline.search.persistent_memory import entry_of_item, is_persistent, item_of_entry, readable_places
-from weftline.search.session_indexing.cursor import IndexItem
-from weftline.search.session_indexing.item_text import ItemText, ItemTexts
+from weftline.search.session_cursor import IndexItem
+from weftline.search.session_item_text import ItemText, ItemTexts
 from weftline.sessions.messages.model import ADMINS, MessageNotFound
 from weftline.sessions.messages.operations import MessageId
 from weftline.sessions.model import (
@@ -32,8 +30,16 @@ from weftline.sessions.model import (
     lock_active_session,
 )
 from weftline.sessions.store import SessionStore
-from weftline.state.agent_context.model import ContextLine, EntryAddress, MemoryTypeName, part_of
-from weftline.state.agent_context.owners import OWNER_ERRORS, Owner, check_may_use, is_shared
+from weftline.state.agent_context.model import (
+    OWNER_ERRORS,
+    ContextLine,
+    EntryAddress,
+    MemoryTypeName,
+    Owner,
+    check_may_use,
+    is_shared,
+    part_of,
+)
 from weftline.state.agent_context.push import EntryKey, OfWorkflow
 from weftline.state.board.model import KeyNotFound
 from weftline.state.board.operations import Key

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weftline.history.model import Head, Point
-from weftline.indexing.collections.model import MEMORY, Chunk, IndexedChunk
-from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.indexing.collections import MEMORY, Chunk, IndexedChunk
+from weftline.indexing.embeddings import EmbedderUnavailable, TextRefused
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 from weftline.search.persistent_memory import (
@@ -28,8 +28,8 @@ from weftline.search.persistent_memory import (
     text_of_value,
     version_id,
 )
-from weftline.search.session_indexing.cursor import IndexItem
-from weftline.search.session_indexing.item_text import chunks_of, text_of_persisted
+from weftline.search.session_cursor import IndexItem
+from weftline.search.session_item_text import chunks_of, text_of_persisted
 from weftline.state.agent_context.memory_version import MemoryVersion, addresses_apart, changed_addresses
 from weftline.state.agent_context.model import ContextLine
 from weftline.state.agent_context.service import ContextAt
@@ -37,14 +37,14 @@ from weftline.state.agent_context.service import ContextAt
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.history.object_storage.store import Staging
-    from weftline.indexing.collections.model import NewChunk
-    from weftline.indexing.embeddings.model import Embeddings
+    from weftline.history.object_storage import Staging
+    from weftline.indexing.collections import NewChunk
+    from weftline.indexing.embeddings import Embeddings
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import CacheKey, ValueCache
+    from weftline.search.persistent_memory import SearchStores
     from weftline.search.scope import RequestedScope
-    from weftline.search.session_indexing.item_text import ItemText
-    from weftline.search.stores import SearchStores
+    from weftline.search.session_item_text import ItemText
     from weftline.state.agent_context.store import PinnedContext
     from weftline.state.agent_context.views import PersistedEntry
 

@@ -11,27 +11,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weftline.indexing.collections.model import WINDOWS
+from weftline.indexing.collections import WINDOWS
 from weftline.indexing.text_analysis import terms
 from weftline.kernel.thread_pools import SEARCH_THREADS
-from weftline.search.bm25 import Lexicon
-from weftline.search.entity_matches import entity_weights
-from weftline.search.query_parser import parse_query
 from weftline.search.scoring import (
+    Lexicon,
     add_entities,
     add_prior,
     add_recency_and_importance,
     add_speaker,
+    entity_weights,
     penalise_duplicates,
     score_candidates,
 )
 from weftline.search.selection import ScoredCandidates, select_results
+from weftline.search.task_queries import parse_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.search.index_view import Floats, View
-    from weftline.search.model import Query, Ranking
+    from weftline.search.model import Floats, Query, Ranking, View
     from weftline.search.retriever import Embed
     from weftline.search.scoring import Scores
 

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import structs
 
-from weftline.access.plans.model import Allowance
-from weftline.indexing.collections.model import MEMORY
-from weftline.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
-from weftline.indexing.embeddings.model_selection import query_model, semantic_search_off, serving_model
-from weftline.indexing.model_migration.canary import QuerySample, overlap, rank_correlation
+from weftline.access.plans import Allowance
+from weftline.indexing.collections import MEMORY
+from weftline.indexing.embeddings import (
+    EmbedderUnavailable,
+    Embeddings,
+    SemanticSearchOff,
+    TextRefused,
+    query_model,
+    semantic_search_off,
+    serving_model,
+)
+from weftline.indexing.model_migration import QuerySample, overlap, rank_correlation
 from weftline.kernel.clock import Clock, to_micros
+from weftline.kernel.errors import NotFound
 from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import PRINCIPAL
 from weftline.kernel.thread_pools import SEARCH_THREADS
@@ -27,21 +35,21 @@ from weftline.search.model import Query, Ranked, Ranking, RankingWeights
 from weftline.search.passages import ChunkPassage, read_handle, read_numbers, read_siblings
 from weftline.search.persistent_memory import readable_places
 from weftline.search.pulled_memory import PulledMemory, PulledTexts, pulled_memory
-from weftline.search.recent_items import recent_items
-from weftline.search.references import expanded_query, may_refer, resolve_references
+from weftline.search.references import expanded_query, may_refer, recent_items, resolve_references
 from weftline.search.scope import resolve_scope
 from weftline.sessions.messages.model import ADMINS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from weftline.indexing.embeddings.model import Vectors
+    from weftline.indexing.embeddings import Vectors
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import Transactions
-    from weftline.search.index_view import CollectionQuery, View, Views
+    from weftline.search.model import CollectionQuery, Floats, View, Views
+    from weftline.search.persistent_memory import IndexWait, SearchStores
     from weftline.search.references import Reference
     from weftline.search.scope import RequestedScope
-    from weftline.search.stores import IndexWait, SearchStores
+
 
 # Expired items, and those of a session being deleted, stay in the collection for a short time. So they are detected by
 # reading this many of the nearest results, up to this many times.
@@ -425,3 +433,72 @@ def _low_relevance(actor: Actor, query: Query, filters: RequestedScope, ranking:
             "min_score": query.weights.min_score,
         },
     )
+
+
+# Searches for passages similar to a chunk or a text.
+
+# Some of the nearest rows may be unreadable: if it is more than a few, more are read.
+_EXTRA_ROWS = (10, 250, 4_000)
+
+
+class ChunkNotFound(NotFound):
+    """The chunk does not exist, or you may not read it."""
+
+    code = "CHUNK_NOT_FOUND"
+    hint = "Use a ref of a recent `search.query` result; a changed or deleted chunk has another one, or none."
+    related = ("search",)
+
+
+class Similar(NamedTuple):
+    """Similar passages, most similar first."""
+
+    hits: list[SearchHit]
+    searched: int
+    scope: SearchScope
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarSearch:
+    """Finds passages similar to a chunk or text, in a caller's scope."""
+
+    retriever: Retriever
+    actor: Actor
+    filters: RequestedScope
+
+    async def find(self, chunk_id: str | None, text: str | None, top_k: int, min_score: float) -> Similar:
+        """Return the passages nearest in meaning to a chunk or a text, except the chunk itself."""
+        origin = None if chunk_id is None else await self.passage(chunk_id)
+        scope, views = await self.retriever.open_scope(self.actor, self.filters)
+        if scope.semantic_off:
+            raise SemanticSearchOff(f"Semantic search is off: {scope.semantic_off}.")
+        query_text = text if origin is None else origin.chunk.embedded
+        vector = await self.retriever.embeddings.of_query(self.actor, query_text or "", scope.model)
+        most = scope.allowance.results
+        limit = top_k if most is None else min(top_k, most)
+        hits: list[SearchHit] = []
+        for extra in _EXTRA_ROWS:
+            found = [ranked for view in views for ranked in await _nearest(view, vector, limit + extra)]
+            found.sort(key=lambda each: (-each.score, each.collection, each.number))
+            others = [
+                each for each in found if each.score >= min_score and f"{each.collection}/{each.number}" != chunk_id
+            ]
+            hits = await self.retriever.read(self.actor, others[: limit + extra], scope)
+            if len(hits) >= limit or len(others) < limit + extra:
+                break
+        return Similar(hits[:limit], sum(view.size for view in views), scope)
+
+    async def passage(self, chunk_id: str) -> ChunkPassage:
+        """Return a chunk that the caller may read in its scope."""
+        passage = await self.retriever.open_passage(self.actor, chunk_id, self.filters)
+        if passage is None:
+            raise ChunkNotFound(resource_type="chunk", resource_id=chunk_id[:100])
+        return passage
+
+
+async def _nearest(view: View, vector: Floats, limit: int) -> list[Ranked]:
+    near = await view.nearest(vector, limit)
+    numbers = view.columns(near.rows).number.tolist()
+    return [
+        Ranked(collection=view.collection, number=number, score=round(min(1.0, max(0.0, cosine)), 4), signals={})
+        for number, cosine in zip(numbers, near.cosines.tolist(), strict=True)
+    ]

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.indexing.collections.item_ids import MemoryKey, item_of_key
-from weftline.indexing.collections.model import (
+from weftline.indexing.collections import (
     MEMORY,
     SESSIONS,
     SOURCES,
     WINDOWS,
+    MemoryKey,
     Source,
     domain_collection,
+    item_of_key,
 )
 from weftline.indexing.entities import filter_term
 from weftline.kernel.errors import PermissionDenied
 from weftline.knowledge.model import can_see
-from weftline.search.index_view import CollectionQuery, IncompleteItem
+from weftline.search.items import own_places
+from weftline.search.model import CollectionQuery, IncompleteItem
 from weftline.search.persistent_memory import item_of_entry, readable_places
-from weftline.search.window_events import own_places
 from weftline.sessions.model import find_session
 from weftline.state.agent_context.memory_version import MemoryVersion
-from weftline.state.agent_context.model import ContextLine
-from weftline.state.agent_context.owners import unknown_owner
+from weftline.state.agent_context.model import ContextLine, unknown_owner
 from weftline.state.agent_context.store import PinnedContext
 from weftline.state.memory.model import KeyRange, MemoryScope
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from weftline.kernel.identity import Actor
     from weftline.knowledge.model import Domain
+    from weftline.search.persistent_memory import SearchStores
     from weftline.search.pulled_memory import PulledMemory
-    from weftline.search.stores import SearchStores
 
 _ALL_SOURCES: frozenset[Source] = frozenset(SOURCES)
 _DOCUMENTS: frozenset[Source] = frozenset(name for name, kind in SOURCES.items() if kind.collection is None)

@@ -6,30 +6,214 @@ ranks above either alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weftline.indexing.entities import query_entity_terms
+from weftline.indexing.text_analysis import query_terms
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.thread_pools import SEARCH_THREADS
-from weftline.search.bm25 import bm25_scores
-from weftline.search.entity_matches import entity_matches
-from weftline.search.index_view import Columns, NearestRows
-from weftline.search.model import DUPLICATE_PENALTY, DUPLICATE_THRESHOLD, SAME_DOCUMENT_PENALTY
-from weftline.search.neighbour_windows import windows_around, with_neighbours
-from weftline.search.top_k import largest
+from weftline.search.model import DUPLICATE_PENALTY, DUPLICATE_THRESHOLD, SAME_DOCUMENT_PENALTY, Columns, NearestRows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from weftline.search.bm25 import Lexicon, Weights
-    from weftline.search.index_view import Floats, Rows, View
-    from weftline.search.model import RankingWeights
-    from weftline.search.neighbour_windows import NeighbourWindows
+    from weftline.search.model import Floats, Postings, RankingWeights, Rows, View
+
+    Weights = Mapping[str, float]
+
+
+# Selection of the largest values with a defined order of ties.
+
+
+def largest(
+    values: NDArray[Any], limit: int, ties: Callable[[NDArray[np.intp]], NDArray[np.integer]]
+) -> NDArray[np.intp]:
+    """Return the indices of the largest values, in order; ``ties`` of indices decide between equal values, least first.
+
+    A partition alone chooses among equal values by their position, which depends on how an index is laid out.
+    """
+    if len(values) <= limit:
+        return np.arange(len(values))
+    if limit <= 0:
+        return np.empty(0, np.intp)
+    smallest = np.partition(values, len(values) - limit)[len(values) - limit]
+    above = np.flatnonzero(values > smallest)
+    equal = np.flatnonzero(values == smallest)
+    chosen = equal[np.argsort(ties(equal), kind="stable")[: limit - len(above)]]
+    return np.sort(np.concatenate([above, chosen]))
+
+
+# BM25 lexical scores, normalised from 0 to 1.
+
+# BM25 k1 and b.
+_K1, _B = 1.2, 0.6
+# Posting lists beyond this total only refine the candidates of rarer terms.
+_MAX_POSTINGS = 200_000
+
+
+class Lexicon:
+    """Posting lists and inverse document frequencies of the query terms, over all views together."""
+
+    def __init__(self, views: Sequence[View], parts: Sequence[str]) -> None:
+        self._views = views
+        self._query_terms = [Counter(query_terms(part)) for part in parts]
+        terms = sorted({term for counts_of_part in self._query_terms for term in counts_of_part})
+        self._postings: list[dict[str, Postings]] = [{term: view.postings(term) for term in terms} for view in views]
+        size = sum(view.size for view in views)
+        self.mean_length = sum(view.total_terms for view in views) / max(size, 1) or 1.0
+        self._idf = {term: self._idf_of(term, size) for term in terms}
+
+    def total_idf(self, part: int) -> float:
+        """Return the sum of the IDFs of a query part's terms."""
+        return sum(frequency * self._idf[term] for term, frequency in self._query_terms[part].items())
+
+    def weights(self, part: int) -> dict[str, float]:
+        """Return the weight of each term of a query part, normalised so that a full match scores 1."""
+        whole = self.total_idf(part) * (_K1 + 1)
+        return {term: frequency * self._idf[term] / whole for term, frequency in self._query_terms[part].items()}
+
+    def strongest(self, view: int, weights: Weights, limit: int) -> tuple[Rows, Floats]:
+        """Return the rows of a view with the highest BM25 scores, unordered, and their scores."""
+        postings = [(*self._postings[view][term].all(), weight) for term, weight in self._rarest_terms(view, weights)]
+        sums = np.zeros(1 + max((int(rows[-1]) for rows, *_ in postings), default=0), np.float32)
+        for rows, counts, weight in postings:
+            sums[rows] += weight * _saturated(counts, self._views[view].lengths(rows) / self.mean_length)
+        matching = np.flatnonzero(sums > 0)
+        if len(matching) > limit:
+            numbers_of = self._views[view].numbers_of
+            matching = matching[largest(sums[matching], limit, lambda equal: numbers_of(matching[equal]))]
+        return matching, sums[matching]
+
+    def _rarest_terms(self, view: int, weights: Weights) -> list[tuple[str, float]]:
+        """Return the indexed terms with their weights, rarest first, up to the maximum number of postings."""
+        sizes = {term: self._postings[view][term].size for term in weights}
+        indexed = sorted((term for term in weights if sizes[term]), key=sizes.__getitem__)
+        over_limit = np.cumsum([sizes[term] for term in indexed]) > _MAX_POSTINGS
+        selected = indexed[:1] + [
+            term for term, too_many in zip(indexed[1:], over_limit[1:], strict=True) if not too_many
+        ]
+        return [(term, weights[term]) for term in selected]
+
+    def counts(self, view: int, rows: Rows, terms: Sequence[str]) -> Floats:
+        """Return the term frequencies of visible rows."""
+        found = np.zeros((len(terms), len(rows)), np.float32)
+        for place, term in enumerate(terms):
+            found[place] = self._postings[view][term].counts(rows)
+        return found
+
+    def _idf_of(self, term: str, size: int) -> float:
+        document_frequency = sum(of_view[term].size for of_view in self._postings)
+        return float(np.log1p((size - document_frequency + 0.5) / (document_frequency + 0.5)))
+
+
+def bm25_scores(weights: Weights, counts: Floats, relative_lengths: Floats) -> Floats:
+    """Return BM25 scores from term frequencies and lengths relative to the mean."""
+    scores = np.zeros(counts.shape[1:], np.float32)
+    for weight, frequency in zip(weights.values(), counts, strict=True):
+        scores += weight * _saturated(frequency, relative_lengths)
+    return scores
+
+
+def _saturated(counts: Floats, relative_lengths: Floats) -> NDArray[np.float32]:
+    length_norm = _K1 * (1 - _B + _B * relative_lengths)
+    return (counts * (_K1 + 1) / (counts + length_norm)).astype(np.float32)
+
+
+# Neighbour windows: rows around a candidate support it, as an answer seldom repeats the words of its question.
+
+# A neighbour's weight decreases linearly with its distance, to 0 at this one.
+_RADIUS = 6
+_DISTANCES = range(1 - _RADIUS, _RADIUS)
+_WEIGHTS = 1 - np.abs(np.array(_DISTANCES, np.float32)) / _RADIUS
+# Rows this close to a match become candidates themselves.
+_CANDIDATE_OFFSETS = range(-2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourWindows:
+    """Windows around centre rows, with weights.
+
+    ``rows`` are all rows of all windows, in order. For each window, ``places`` are the positions of its rows in it,
+    ``weights`` their weights (0 for none) and ``centres`` the position of its centre.
+    """
+
+    rows: Rows
+    places: NDArray[np.intp]
+    weights: Floats
+    centres: NDArray[np.intp]
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """Return the number of rows in each window."""
+        sizes: NDArray[np.intp] = np.count_nonzero(self.weights, axis=1)
+        return sizes
+
+    def only(self, chosen: NDArray[np.intp]) -> NeighbourWindows:
+        """Return a subset of the windows."""
+        used, places = np.unique(self.places[chosen], return_inverse=True)
+        centres = np.searchsorted(used, self.centres[chosen])
+        return NeighbourWindows(self.rows[used], places.reshape(-1, len(_DISTANCES)), self.weights[chosen], centres)
+
+    def sums(self, values: Floats) -> Floats:
+        """Return the weighted sum of a value per row for each window. The last axis is that of the rows."""
+        summed: Floats = (values[..., self.places] * self.weights).sum(axis=-1)
+        return summed
+
+    def lengths(self, vectors: Floats) -> Floats:
+        """Return the length of each window's weighted sum of vectors."""
+        summed = np.zeros((len(self.places), vectors.shape[1]), np.float32)
+        for step in range(self.places.shape[1]):
+            summed += self.weights[:, step, None] * vectors[self.places[:, step]]
+        lengths: Floats = np.linalg.norm(summed, axis=1)
+        return lengths
+
+
+def windows_around(view: View, centres: Rows) -> NeighbourWindows:
+    around = view.neighbours(centres, _DISTANCES)
+    weights = np.where(around >= 0, _WEIGHTS, 0.0).astype(np.float32)
+    # Missing rows have weight 0, so any row can fill their place.
+    rows, places = np.unique(np.where(around >= 0, around, centres[:, None]), return_inverse=True)
+    return NeighbourWindows(rows, places.reshape(around.shape), weights, np.searchsorted(rows, centres))
+
+
+def with_neighbours(view: View, rows: Rows) -> Rows:
+    """Return rows together with their close neighbours."""
+    found = np.unique(view.neighbours(rows, _CANDIDATE_OFFSETS))
+    return found[found >= 0]
+
+
+# How well chunks match the entities that a query names.
+
+
+def entity_weights(query: str, asked_at: int, views: Sequence[View]) -> dict[str, float]:
+    """Return the entities of a query that visible chunks mention, as index terms, with weights that add up to 1.
+
+    Rarer entities weigh more, by their inverse document frequency.
+    """
+    size = sum(view.size for view in views)
+    weights = {}
+    for term in query_entity_terms(query, asked_at):
+        frequency = sum(view.postings(term).size for view in views)
+        if frequency:
+            weights[term] = float(np.log1p((size - frequency + 0.5) / (frequency + 0.5)))
+    total = sum(weights.values()) or 1.0
+    return {term: weight / total for term, weight in weights.items()}
+
+
+def entity_matches(view: View, rows: Rows, weights: Mapping[str, float]) -> Floats:
+    """Return, for each visible row, the weighted share of a query's entities that it mentions, from 0 to 1."""
+    found = np.zeros(len(rows), np.float32)
+    for term, weight in weights.items():
+        found += weight * (view.postings(term).counts(rows) > 0)
+    return found
+
 
 # Candidates per retriever (lexical, semantic); fewer per part for a query of many parts.
 _CANDIDATES, _CANDIDATES_OF_PART = 160, 24

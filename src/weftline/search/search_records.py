@@ -12,14 +12,14 @@ from weftline.kernel.fields import new_id
 from weftline.kernel.identity import PRINCIPAL, Permission
 from weftline.records.model import ContextBudget, Omission
 from weftline.records.vocabulary import SCHEMA_VERSION
-from weftline.sessions.messages.search.selection_records import record_selection
+from weftline.sessions.messages.search_operations import record_selection
 from weftline.sessions.model import lock_active_session
 
 if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
     from weftline.records.model import ContextAssembly, ContextSelection
+    from weftline.search.persistent_memory import SearchStores
     from weftline.search.retriever import RetrievalResult
-    from weftline.search.stores import SearchStores
 
 RecordOption = Annotated[
     bool, msgspec.Meta(description="Also record what was selected, in session_id if given; needs write.")

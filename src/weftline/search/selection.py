@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weftline.indexing.collections.model import MEMORY, WINDOWS
-from weftline.search.calibration import RELIABLE_SCORE, calibrate, ranking_features
-from weftline.search.evidence import evidence, strength_of
+from weftline.indexing.collections import MEMORY, WINDOWS
+from weftline.search.calibration import RELIABLE_SCORE, calibrate, evidence, ranking_features, strength_of
 from weftline.search.model import CONFIDENT, DEFAULT_MIN_SCORE, RELEVANT, OmittedChunk, Ranked, Ranking
 from weftline.search.scoring import MAX_PINS, near_duplicates
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weftline.search.calibration import Calibration
-    from weftline.search.index_view import Floats, View
-    from weftline.search.model import Query
+    from weftline.search.model import Floats, Query, View
     from weftline.search.scoring import Scores
 
 # An unsure answer has at most this many results that are not reliable.

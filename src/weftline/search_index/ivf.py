@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weftline.search_index.dot_products import code_dots, packed_codes
-from weftline.search_index.quantized_vectors import Vectors, quantise
+from weftline.search_index.quantized_vectors import Vectors, code_dots, packed_codes, quantise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

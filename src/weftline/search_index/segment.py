@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weftline.indexing.collections.model import DIRECT_PRIOR, PRIORS, SOURCES
+from weftline.indexing.collections import DIRECT_PRIOR, PRIORS, SOURCES
 from weftline.kernel.identity import PRINCIPAL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weftline.indexing.collections.model import IndexedChunk
+    from weftline.indexing.collections import IndexedChunk
     from weftline.search_index.quantized_vectors import Vectors
 
 NO_ROWS: NDArray[np.uint32] = np.empty(0, np.uint32)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from weftline.indexing.collections.model import PRIORS
+from weftline.indexing.collections import PRIORS
 from weftline.indexing.entities import entity_index_terms
 from weftline.search_index.ivf import arrange_vectors, unclustered
 from weftline.search_index.quantized_vectors import Vectors, no_vectors, quantise, scales
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weftline.indexing.collections.model import IndexedChunk
+    from weftline.indexing.collections import IndexedChunk
 
     Codes = NDArray[np.uint32]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weftline.indexing.collections.model import IndexedChunk
+    from weftline.indexing.collections import IndexedChunk
     from weftline.search_index.segment import Segment
     from weftline.search_index.segment_file import SegmentFile
 

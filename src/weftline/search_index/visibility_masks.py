@@ -16,7 +16,7 @@ from weftline.search_index.segment import line_hash, name_hash, term_hash
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weftline.search.index_view import Audiences, CollectionQuery, IncompleteItem
+    from weftline.search.model import Audiences, CollectionQuery, IncompleteItem
     from weftline.search_index.segment import Segment
 
     Bits = NDArray[np.bool_]

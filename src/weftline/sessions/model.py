@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from weftline.access.patterns import member_patterns
+from weftline.access.model import member_patterns
 from weftline.kernel.errors import MAX_COMPARED, Conflict, Forbidden, NotFound, PermissionDenied, close_names
 from weftline.kernel.fields import Name, is_name
 from weftline.kernel.identity import PRINCIPAL

@@ -10,11 +10,10 @@ import msgspec
 from msgspec import structs
 
 from weftline.access.model import AgentNotFound
-from weftline.access.plans.model import Allowance
-from weftline.access.plans.service import Plans
-from weftline.access.teams.model import TeamNotFound
-from weftline.history.board_lines import line_of
-from weftline.history.line_kinds import line_kinds
+from weftline.access.plan_warnings import Plans
+from weftline.access.plans import Allowance
+from weftline.access.teams import TeamNotFound
+from weftline.history.line_kinds import line_kinds, line_of
 from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
@@ -24,12 +23,11 @@ from weftline.kernel.guards import CheckedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.json_input import Metadata, checked_metadata
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
-from weftline.kernel.ports import Transactions
-from weftline.kernel.tokens import TokenCounters
+from weftline.kernel.ports import TokenCounters, Transactions
 from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted, submitted_value
 from weftline.sessions.deletion import StoredContent, check_rules, check_unused, implied_deletions, removed_content
-from weftline.sessions.members import (
+from weftline.sessions.member_operations import (
     MAX_MEMBERS,
     Member,
     Members,

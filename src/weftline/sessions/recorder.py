@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +12,9 @@ from msgspec import UNSET, structs
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import Conflict, NotFound
 from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.fields import new_id
 from weftline.kernel.identity import ANYONE, PRINCIPAL, Actor, principal_of
+from weftline.records.item_refs import native_ids_of, native_key
 from weftline.records.model import (
     ContextAssembly,
     ContextBudget,
@@ -24,19 +28,22 @@ from weftline.records.model import (
     ContextWindow,
     Coverage,
     MissingContext,
+    Producer,
     Record,
 )
-from weftline.records.native_ids import native_ids_of, native_key
 from weftline.records.refs import Link
+from weftline.records.schemas import StoredRecord
 from weftline.records.sql import RecordStore
-from weftline.records.store import StoredRecord
+from weftline.records.vocabulary import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from weftline.records.refs import Ref
-    from weftline.records.vocabulary import MissingStatus
+    from weftline.records.vocabulary import Lifecycle, MissingStatus, Scope
     from weftline.sessions.model import Session
+
 
 _encode = msgspec.json.Encoder().encode
 
@@ -341,3 +348,46 @@ def _compaction_data(record: ContextCompaction) -> dict[str, Any]:
         "items": len(record.source_item_refs),
         **{name: value for name, value in figures.items() if value is not UNSET},
     }
+
+
+# Envelopes that the engine records in the transaction of what they are about, where a session asks for them.
+
+
+def session_envelope(
+    scope: Scope,
+    session: Session,
+    actor: Actor,
+    at: datetime,
+    items: Iterable[str],
+    *,
+    lifecycle: Lifecycle = "available",
+    tool_call_id: str | None = None,
+    **refs: Any,  # noqa: ANN401 - of several types
+) -> ContextEnvelope:
+    """Return an envelope of these items, with the ids that the caller gave its turn, task and tool call."""
+    ids = actor.correlation
+    named = {
+        "session": session.session_id,
+        "turn": ids.turn_id,
+        "task": ids.task_id,
+        "tool_call": tool_call_id or ids.tool_call_id,
+    }
+    return ContextEnvelope(
+        schema_version=SCHEMA_VERSION,
+        context_id=new_id("envelope"),
+        scope=scope,
+        lifecycle=lifecycle,
+        created_at=at,
+        producer=weftline_producer(),
+        actor_refs=(Link(kind=str(actor.kind), id=actor.participant),),
+        runtime_refs=tuple(Link(kind=kind, id=identity) for kind, identity in named.items() if identity is not None),
+        surface_refs=(f"session:{session.session_id}",),
+        item_refs=tuple(dict.fromkeys(items)),
+        telemetry_refs=() if ids.trace_id is None else (Link(kind="trace", id=ids.trace_id),),
+        **refs,
+    )
+
+
+@cache
+def weftline_producer() -> Producer:
+    return Producer(id="weftline", version=version("weftline"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weftline.indexing.embeddings.model import Model, Purpose, Vectors
+from weftline.indexing.embeddings import Model, Purpose, Vectors
 
 
 class WordEmbedder:

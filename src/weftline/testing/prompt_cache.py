@@ -22,12 +22,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from weftline.kernel.tokens import TokenCounter, approximate_tokens
-from weftline.models.language_models.catalog import CacheRules, ModelInfo
-from weftline.models.language_models.content import CACHE_MARKS
-from weftline.models.language_models.model import WireForm
-from weftline.models.language_models.prices import Rates
-from weftline.models.language_models.usage import Usage
+from weftline.kernel.ports import TokenCounter, approximate_tokens
+from weftline.models.language_models.answer_usage import Usage
+from weftline.models.language_models.catalog import CacheRules, ModelInfo, Rates
+from weftline.models.language_models.content import CACHE_MARKS, WireForm
 
 # Breakpoints that OpenAI considers when it looks for an entry.
 _OPENAI_READS = 80

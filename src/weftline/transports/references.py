@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.app.registry import all_operations
+from weftline.kernel.data_files import operation_index
 from weftline.kernel.errors import shown_path
-from weftline.kernel.operation_index import operation_index
 
 if TYPE_CHECKING:
     from weftline.kernel.operation import Operation

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weftline.history.model import MAIN
-from weftline.insight.metrics.history import RETENTION_HOURS
-from weftline.insight.metrics.operations import COLLECTION_INTERVAL
+from weftline.insight.metrics import COLLECTION_INTERVAL, RETENTION_HOURS
 from weftline.kernel.errors import NotFound
 from weftline.kernel.identity import ANYONE
 from weftline.sessions.events.model import EventFilter
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.app.dispatch import CallContext
-    from weftline.app.subscribers import Subscriber
+    from weftline.app.event_feed import Subscriber
     from weftline.kernel.operation import Response
 
 _NAME = r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})"

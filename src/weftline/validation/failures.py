@@ -17,10 +17,17 @@ from weftline.jobs.session_indexing import INDEX
 from weftline.kernel.errors import WeftlineError
 from weftline.testing.clock import FrozenClock
 from weftline.validation.board_writer import SESSION as WRITING
+from weftline.validation.compaction import PlantedSession
 from weftline.validation.model import Figure, all_of
-from weftline.validation.planted_session import PlantedSession
-from weftline.validation.project import SESSION, prepare_documents
-from weftline.validation.temporary_weftline import TENANT, TenantCaller, opened, temporary_settings, temporary_weftline
+from weftline.validation.temporary_weftline import (
+    SESSION,
+    TENANT,
+    TenantCaller,
+    opened,
+    prepare_documents,
+    temporary_settings,
+    temporary_weftline,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -13,6 +13,7 @@ from weftline.kernel.errors import SelfModification, WeftlineError
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.testing.clock import FrozenClock
+from weftline.validation.compaction import Material
 from weftline.validation.model import Figure, all_of, none_of
 from weftline.validation.self_modification import (
     ATTACKER,
@@ -26,7 +27,6 @@ from weftline.validation.self_modification import (
     escapes,
     system_events,
 )
-from weftline.validation.statements import Material
 from weftline.validation.temporary_weftline import TENANT, TenantCaller, opened, temporary_weftline
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.insight.guidance.examples import example_request
+from weftline.insight.guidance import example_request
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Audience, Effect

@@ -10,7 +10,7 @@ from weftline.kernel.operation import Response
 
 if TYPE_CHECKING:
     from weftline.settings import Settings
-    from weftline.validation.statements import Material
+    from weftline.validation.compaction import Material
 
 _MAX_NAMED = 5
 

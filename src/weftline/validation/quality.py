@@ -9,9 +9,8 @@ from weftline.demo.project import STEPS, conversation, documents
 from weftline.kernel.errors import InvalidInput
 from weftline.models.language_models.chat_model import ChatCaller, ChatMessage, ChatRequest
 from weftline.providers.chat_models.factory import NO_METER, configured_chat_model
-from weftline.validation.project import prepare_project, prompts_of_steps
 from weftline.validation.review import AnswerPair
-from weftline.validation.temporary_weftline import TENANT, temporary_weftline
+from weftline.validation.temporary_weftline import TENANT, prepare_project, prompts_of_steps, temporary_weftline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

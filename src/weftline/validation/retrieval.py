@@ -11,8 +11,8 @@ import tomllib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weftline.validation.compaction import Material, Passages, as_events, content_words, packaged
 from weftline.validation.model import Figure, share_at_least
-from weftline.validation.statements import Material, Passages, as_events, content_words, packaged
 from weftline.validation.temporary_weftline import temporary_weftline
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from weftline.search.domain_evaluation import EvaluationInfo
     from weftline.settings import Settings
-    from weftline.validation.statements import Said
+    from weftline.validation.compaction import Said
     from weftline.validation.temporary_weftline import TenantCaller
 
 _DOMAIN = "handbook"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weftline.validation.statements import packaged
+from weftline.validation.compaction import packaged
 
 if TYPE_CHECKING:
-    from weftline.validation.statements import Material
+    from weftline.validation.compaction import Material
 
 ATTACKER, PAWN, TEAM, SESSION = "mallory", "pawn", "ops", "hers"
 EVERYTHING = ["read", "write", "admin"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.models.metering.model import savings_ratio
+from weftline.models.metering import savings_ratio
 from weftline.validation.model import Figure, all_of, share_at_least
-from weftline.validation.project import prepare_project, prompts_of_steps
-from weftline.validation.temporary_weftline import temporary_weftline
+from weftline.validation.temporary_weftline import prepare_project, prompts_of_steps, temporary_weftline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

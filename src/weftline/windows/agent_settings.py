@@ -9,9 +9,13 @@ import msgspec
 
 from weftline.history.model import LATEST
 from weftline.kernel.fields import Ordinal
-from weftline.state.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
-from weftline.state.agent_context.inherited_settings import InheritedSettings
-from weftline.state.agent_context.proxy_settings import ProxySettings, ResolvedProxy
+from weftline.state.agent_context.settings import (
+    CompactionSettings,
+    InheritedSettings,
+    ProxySettings,
+    ResolvedCompaction,
+    ResolvedProxy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.windows.model import DEFAULT_SHARES, Category, WindowTooSmall, is_from_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import TokenCounter
     from weftline.windows.model import WindowEvent
 
 LOW_WATER = 0.7

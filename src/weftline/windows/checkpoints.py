@@ -13,14 +13,24 @@ from msgspec import structs
 
 from weftline.access.model import AgentId, AgentNotFound
 from weftline.history.branches import BranchExists, start_branch
-from weftline.history.commits import add_snapshot, check_label
-from weftline.history.fields import BranchName
-from weftline.history.line_backend import CommitMeta
-from weftline.history.model import SnapshotExists, SnapshotNotFound, VersionPruned, no_snapshot, trunk_of
+from weftline.history.commits import add_snapshot, check_label, tag_automatically
+from weftline.history.line_kinds import CommitMeta
+from weftline.history.model import (
+    SYSTEM,
+    SnapshotExists,
+    SnapshotNotFound,
+    VersionPruned,
+    line_name,
+    no_snapshot,
+    trunk_of,
+)
+from weftline.history.revisions import BranchName
 from weftline.history.rollback import RestorePlan, noted, plan_restore, planned_now, restore
 from weftline.history.service import History
 from weftline.history.snapshot_quota import SnapshotQuota
-from weftline.kernel.clock import from_micros
+from weftline.history.sql import CheckoutStore
+from weftline.history.store import LineStore
+from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import (
     InvalidInput,
     PermissionDenied,
@@ -34,17 +44,13 @@ from weftline.kernel.identity import Actor, PrincipalKind
 from weftline.kernel.operation import Request, Response
 from weftline.kernel.ports import Transactions
 from weftline.safety.trust.gate import GATE_ERRORS
-from weftline.sessions.model import (
-    NotMember,
-    SessionId,
-    SessionNotFound,
-    find_session,
-    lock_active_session,
-)
+from weftline.sessions.model import NotMember, SessionId, SessionNotFound, find_session, lock_active_session
+from weftline.sessions.store import SessionStore
+from weftline.windows.line_events import redacted_keys
 from weftline.windows.model import copy_of, is_content
 from weftline.windows.operations import WRITE_ERRORS, read_operation, write_operation
-from weftline.windows.redacted_events import redacted_keys
 from weftline.windows.service import Windows, no_window
+from weftline.windows.store import WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,8 +58,9 @@ if TYPE_CHECKING:
     from weftline.history.three_way import State
     from weftline.kernel.events import NewEvent
     from weftline.sessions.model import Session
-    from weftline.windows.model import Window
+    from weftline.windows.model import Window, WindowSettings
     from weftline.windows.store import IndexedCheckpoint
+
 
 _PAGE = 200
 
@@ -399,3 +406,40 @@ def _checkpoint(label: str, found: Sequence[IndexedCheckpoint]) -> Checkpoint:
             for each in sorted(found, key=lambda each: each.line_id)
         ],
     )
+
+
+# Saves one window: an automatic checkpoint of its current state, if it changed since the last one.
+
+_OCCASION = "autosave"
+# Older autosaves of a window are removed; their versions stay in its history.
+KEPT_AUTOSAVES = 10
+
+
+class Autosaves(msgspec.Struct, frozen=True):
+    """What an autosave needs."""
+
+    sessions: SessionStore
+    store: WindowStore
+    lines: LineStore
+    checkouts: CheckoutStore
+    clock: Clock
+
+    async def save(self, window: WindowSettings) -> None:
+        """Tag the line that the window's agent works on, and mark the window as saved."""
+        # Lock order, the same as in session deletion: session, line, window.
+        if await self.sessions.find_locked(window.session_id) is None:
+            return
+        checkout = await self.checkouts.of(window.line_id, window.agent_id)
+        branch = None if checkout is None or checkout.gone else checkout.branch
+        head = await self.lines.lock(line_name(window.line_id, branch))
+        if head is not None:
+            await tag_automatically(self.lines, head, _OCCASION, SYSTEM.participant, to_micros(self.clock.now()))
+            await self._remove_old(head.line_id)
+        await self.store.saved(window.session_id, window.agent_id)
+
+    async def _remove_old(self, line_id: str) -> None:
+        saved = [
+            tag for tag in await self.lines.tags(line_id) if tag.automatic and tag.label.startswith(f"{_OCCASION}-")
+        ]
+        for tag in sorted(saved, key=lambda tag: tag.seq)[:-KEPT_AUTOSAVES]:
+            await self.lines.untag(line_id, tag.label)

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from weftline.history.model import SYSTEM
 from weftline.kernel.identity import PrincipalKind
-from weftline.models.language_models.model import ConversationMessage
+from weftline.models.language_models.content import ConversationMessage
 from weftline.windows.agent_settings import agent_settings
 from weftline.windows.model import (
     CLAMP_NOTE,

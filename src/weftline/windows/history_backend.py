@@ -10,8 +10,7 @@ from msgspec import structs
 
 from weftline.access.grants import check_clearance
 from weftline.access.model import AgentNotFound
-from weftline.history.line_backend import ROLLBACK_CLEARANCE, check_may_forget
-from weftline.history.line_kinds import AGENT, SESSION, LineKind
+from weftline.history.line_kinds import AGENT, ROLLBACK_CLEARANCE, SESSION, LineKind, check_may_forget
 from weftline.history.model import branch_of, no_line
 from weftline.history.store import Rule
 from weftline.kernel.errors import PermissionDenied

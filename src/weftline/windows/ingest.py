@@ -17,14 +17,12 @@ from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDeni
 from weftline.kernel.fields import Fraction, Name, ShortText, new_id
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
-from weftline.models.language_models.model import ConversationMessage, Role, ToolCall, WireForm
-from weftline.models.language_models.wire import check_native, with_parts
+from weftline.models.language_models.content import ConversationMessage, Role, ToolCall, WireForm
+from weftline.models.language_models.conversation_requests import check_native, with_parts
 from weftline.safety.trust.gate import ContentBlocked
-from weftline.safety.trust.views import DerivedFrom, TrustInfo
-from weftline.sessions.messages.categories import ProtectedCategory
+from weftline.safety.trust.model import DerivedFrom, TrustInfo
+from weftline.sessions.messages.model import ProtectedCategory
 from weftline.sessions.model import NotMember, SessionArchived, SessionId, SessionNotFound
-from weftline.windows.admission import submitted_texts
-from weftline.windows.instructions import self_written
 from weftline.windows.model import (
     INLINE_ID,
     MAX_CONTENT_BYTES,
@@ -38,11 +36,12 @@ from weftline.windows.model import (
     WindowAgent,
     WindowNotFound,
     as_read_by,
+    self_written,
 )
-from weftline.windows.review import EventHolds
 from weftline.windows.service import Windows
+from weftline.windows.shared_windows import EventHolds
 from weftline.windows.views import shown_trust
-from weftline.windows.window_writer import check_size
+from weftline.windows.window_writer import check_size, submitted_texts
 
 # How far the clock of a caller may be ahead.
 _CLOCK_SKEW = timedelta(minutes=5)

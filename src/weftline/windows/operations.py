@@ -22,7 +22,7 @@ from weftline.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weftline.state.agent_context.compaction_settings import Threshold
+from weftline.state.agent_context.settings import Threshold
 from weftline.windows.creation import (
     WindowOptions,
     create_window,

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from weftline.access.grants import is_descendant, may_read_as_admin
 from weftline.access.model import Principal, actor_for
-from weftline.access.plans.warnings import QuotaWarnings
+from weftline.access.plan_warnings import QuotaWarnings
 from weftline.access.sql import AccessStore
 from weftline.history.model import BranchNotFound, Head
 from weftline.history.sql import CheckoutStore
@@ -32,8 +32,7 @@ from weftline.state.agent_context.permissions import EDITOR_CLEARANCE, unknown_a
 from weftline.windows.agent_settings import SettingsCache, compaction_settings
 from weftline.windows.budget import budgets_for
 from weftline.windows.creation import WindowOptions, create_window
-from weftline.windows.instructions import doubtful, is_from_above, left_behind, may_instruct
-from weftline.windows.line_events import events_of_line
+from weftline.windows.line_events import apply_redactions, events_of_line
 from weftline.windows.model import (
     DEFAULT_MODEL_TOKENS,
     Category,
@@ -43,13 +42,16 @@ from weftline.windows.model import (
     agent_of,
     as_context,
     as_read_by,
+    doubtful,
+    is_from_above,
     is_from_agent,
     is_instruction,
+    left_behind,
     limit_of,
+    may_instruct,
     session_of,
     window_line,
 )
-from weftline.windows.redacted_events import apply_redactions
 from weftline.windows.store import CompactionQueue, EventCache, WindowStore
 from weftline.windows.window_writer import WindowWriter
 
@@ -57,9 +59,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weftline.models.language_models.model import ConversationMessage
-    from weftline.records.store import Redaction
-    from weftline.state.agent_context.compaction_settings import ResolvedCompaction
+    from weftline.models.language_models.content import ConversationMessage
+    from weftline.records.schemas import Redaction
+    from weftline.state.agent_context.settings import ResolvedCompaction
     from weftline.windows.model import WindowEvent, WindowSettings
 
 # Memory of the compaction settings of an agent, about.

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from weftline.kernel.ports import CacheKey
-    from weftline.state.agent_context.compaction_settings import ResolvedCompaction
+    from weftline.state.agent_context.settings import ResolvedCompaction
     from weftline.windows.model import Window, WindowEvent, WindowRoute, WindowSettings
 
 

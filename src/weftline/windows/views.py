@@ -10,9 +10,8 @@ from msgspec import structs
 
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.operation import Response, shared_fields
-from weftline.models.language_models.model import ToolCall
-from weftline.safety.trust.model import Source, Trust, TrustLabel
-from weftline.safety.trust.views import TrustInfo, trust_info
+from weftline.models.language_models.content import ToolCall
+from weftline.safety.trust.model import Source, Trust, TrustInfo, TrustLabel, trust_info
 from weftline.windows.creation import parent_window
 from weftline.windows.model import Category, EventKind, is_instruction
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.contracts.stores import ContractStores
-from weftline.access.audit_log import AuditQuery, AuditRow
+from weftline.access.audit import AuditQuery, AuditRow
 from weftline.access.model import Principal, SigningKey, StoredKey, StoredToken
 from weftline.kernel.identity import Permission, PrincipalKind
 

@@ -8,7 +8,7 @@ from support.contracts.stores import ContractStores
 from weftline.access.model import Principal
 from weftline.insight.alerts.model import ALL_AGENTS, Alert, AlertState
 from weftline.insight.alerts.sql import AlertFilter, AlertReader
-from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject, team_subject
+from weftline.kernel.events import TENANT_SUBJECT, agent_subject, team_subject
 from weftline.kernel.identity import Permission, PrincipalKind
 
 ALERT = Alert(

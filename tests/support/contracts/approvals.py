@@ -6,9 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from support.contracts.stores import ContractStores
-from weftline.kernel.approval import Approval, HoldReason
 from weftline.kernel.correlation import Correlation
-from weftline.kernel.identity import Permission
+from weftline.kernel.identity import Approval, HoldReason, Permission
 from weftline.safety.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall, HeldError
 from weftline.safety.approvals.sql import Pending, PerformedElsewhere
 

@@ -6,9 +6,9 @@ from msgspec import structs
 
 from support.contracts.access import principal
 from support.contracts.stores import ContractStores
-from weftline.access.teams.model import Team
+from weftline.access.teams import Team
 from weftline.kernel.clock import DAY_MICROS
-from weftline.models.budgets.model import Budget, BudgetName, BudgetUse, Charge, Spend, period_start
+from weftline.models.budgets import Budget, BudgetName, BudgetUse, Charge, Spend, period_start
 
 # A day in March 2026.
 NOW = 1_772_700_000_000_000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from weftline.indexing.collections.model import CollectionState, NewChunk, Removal, VectorUpdate
+from weftline.indexing.collections import CollectionState, NewChunk, Removal, VectorUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,7 +189,7 @@ class CollectionStoreContract:
     async def test_changes_beyond_the_retained_ones_are_deleted(
         self, stores: ContractStores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("weftline.indexing.collections.model._MIN_RETAINED_CHANGES", 2)
+        monkeypatch.setattr("weftline.indexing.collections._MIN_RETAINED_CHANGES", 2)
         await stores.collections.add(COLLECTION, parts(9), {MODEL: vectors(9)})
         await stores.collections.add_vectors(COLLECTION, NEXT_MODEL, {1: vectors(1)[0]})
         await stores.collections.remove(COLLECTION, [2, 3, 4, 5, 6, 7, 8])

@@ -10,8 +10,7 @@ from msgspec import structs
 
 from support.contracts.collections import CHUNK
 from support.contracts.stores import ContractStores
-from weftline.indexing.embeddings.model import Embedder
-from weftline.indexing.embeddings.sql import CachedVector, TenantModel
+from weftline.indexing.embeddings import CachedVector, Embedder, TenantModel
 
 TEXTS = (
     "The invoice is due on Friday.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.contracts.stores import ContractStores
-from weftline.safety.guardrails.sql import HitCount, RuleKey
+from weftline.safety.guardrails.model import HitCount, RuleKey
 
 KEY = RuleKey("tenant", "no-delete", "a1")
 OTHER = RuleKey("team:é", "no-delete", "a1")

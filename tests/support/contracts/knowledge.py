@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from msgspec import structs
 
 from support.contracts.stores import ContractStores
-from weftline.access.plans.model import AssignedPlan
+from weftline.access.plans import AssignedPlan
 from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.knowledge.model import Document, Domain, FlaggedPassage, Quarantine
 from weftline.knowledge.sql import Backlog, IncompleteDocument, LeasedDocument, StoredContent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from support.contracts.stores import ContractStores
-from weftline.knowledge.sources.hooks import SignedCall
-from weftline.knowledge.sources.model import KnowledgeSource, RejectedDocument, SyncCounts, SyncedFile
+from weftline.knowledge.source_sync import SignedCall
+from weftline.knowledge.sources import KnowledgeSource, RejectedDocument, SyncCounts, SyncedFile
 
 SOURCE = KnowledgeSource(
     source_id="source_1",

@@ -10,13 +10,13 @@ from msgspec import structs
 from support.contracts.stores import ContractStores
 from weftline.access.model import Principal
 from weftline.history.composite_lines import PartVersion
-from weftline.history.edit_proof import EditProof
+from weftline.history.line_kinds import EditProof
 from weftline.history.model import Author, Change, ChangeKind, ChangeMeta, Commit, Head, blob_hash
 from weftline.history.store import Pin
 from weftline.kernel.errors import Forbidden, SelfModification
 from weftline.kernel.identity import Permission, PrincipalKind
-from weftline.state.agent_context.critical import CriticalEdit
-from weftline.state.layers.store import LayerPin
+from weftline.state.agent_context.permissions import CriticalEdit
+from weftline.state.layers.service import LayerPin
 
 TENANT, TEAM, DEFINITION = "layer:tenant", "layer:team:a", "agent:planner"
 HASH = "ab" * 32

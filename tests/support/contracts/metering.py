@@ -6,9 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from support.contracts.stores import ContractStores
-from weftline.models.metering.model import DELETED, OTHER, NewUsageEntry, UsageKey, UsageSums
-from weftline.models.metering.queries import Retention, UsageQuery
-from weftline.models.metering.rollup import MAX_KEYS
+from weftline.models.metering import DELETED, MAX_KEYS, OTHER, NewUsageEntry, Retention, UsageKey, UsageQuery, UsageSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable

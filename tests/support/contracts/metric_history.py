@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from weftline.insight.metrics.history import MetricBucket, MetricRow, MetricTotals
+from weftline.insight.metrics import MetricBucket, MetricRow, MetricTotals
 
 if TYPE_CHECKING:
     from support.contracts.stores import ContractStores

@@ -6,8 +6,7 @@ import pytest
 from msgspec import structs
 
 from support.contracts.stores import ContractStores
-from weftline.indexing.model_migration.canary import Canary, QueryComparison, QuerySample
-from weftline.indexing.model_migration.model import ModelComparison, ModelMigration
+from weftline.indexing.model_migration import Canary, ModelComparison, ModelMigration, QueryComparison, QuerySample
 
 MIGRATION = ModelMigration(
     from_model="old", to_model="new", state="embedding", comparable=True, started_by="human:admin", started_at=10

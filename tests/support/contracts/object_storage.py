@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from support.contracts.stores import ContractStores
-from weftline.history.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
-from weftline.history.object_storage.store import StoredObject, UploadDecision, UploadStart
+from weftline.history.object_storage import (
+    GRACE_MICROS,
+    PENDING_MICROS,
+    ObjectState,
+    StoredObject,
+    UploadDecision,
+    UploadStart,
+)
 
 PATH = "tenant/agent/" + "0" * 64
 OTHER = "tenant/agent/" + "1" * 64

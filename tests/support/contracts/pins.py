@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from support.contracts.stores import ContractStores
-from weftline.indexing.pins.model import ItemPlace, PinnedItem
+from weftline.indexing.pins import ItemPlace, PinnedItem
 
 MESSAGE = PinnedItem(ItemPlace.of_message("s1", 3), 12, "planner", 20)
 KEY = PinnedItem(ItemPlace.of_board_key("s1", "goal"), 5, "planner", 10)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from support.contracts.stores import ContractStores
+from weftline.exchange.transfer.policies import ExportPolicy
 from weftline.exchange.transfer.policy_filter import PolicyDefinition
-from weftline.exchange.transfer.sql import ExportPolicy
 
 PARTNERS = PolicyDefinition(
     description="für Partner", who=("human:*",), sensitivity="internal", mask=("pii",), content="none"

@@ -9,7 +9,7 @@ from weftline.prompts.assembly.receipts import (
     ReportedUsage,
     StoredReceipt,
 )
-from weftline.prompts.efficiency.model import ItemUse, efficiency_of
+from weftline.prompts.efficiency import ItemUse, efficiency_of
 from weftline.testing.receipts import OWN, SHARED, TOOLS, receipt
 
 USAGE = ReportedUsage(

@@ -10,7 +10,7 @@ from support.contracts.sessions import session
 from support.contracts.stores import ContractStores
 from weftline.kernel.identity import Actor, Permission, PrincipalKind, system_actor
 from weftline.records.refs import Link
-from weftline.records.store import Redaction, StoredRecord
+from weftline.records.schemas import Redaction, StoredRecord
 
 ADMIN = system_actor("acme")
 

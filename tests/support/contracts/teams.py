@@ -9,7 +9,7 @@ from msgspec import structs
 from support.contracts.access import principal
 from support.contracts.stores import ContractStores
 from weftline.access.model import Memberships, Principal
-from weftline.access.teams.model import Member, Team
+from weftline.access.teams import Member, Team
 from weftline.kernel.identity import PrincipalKind
 
 RESEARCH, OPS = Team("research", "Finds", "human:admin", 1, 1), Team("ops", "", "human:admin", 2, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.contracts.stores import ContractStores
-from weftline.models.language_models.factors import TokenFactor
+from weftline.models.sql import TokenFactor
 
 
 class TokenFactorStoreContract:

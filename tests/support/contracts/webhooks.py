@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from support.contracts.stores import ContractStores
-from weftline.sessions.events.webhooks.model import Attempt, Webhook
-from weftline.sessions.events.webhooks.sql import Delivery, DeliveryCounts, DueDelivery
+from weftline.sessions.events.webhooks import Attempt, Delivery, DeliveryCounts, DueDelivery, Webhook
 
 HOOK = Webhook(
     webhook_id="webhook_1",

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from support.scripted_provider import Answer, ScriptedProvider, scripted_provider
+from weftline.models.language_models.answer_usage import Usage
 from weftline.models.language_models.chat_model import (
     ChatAnswer,
     ChatCaller,
@@ -22,7 +23,6 @@ from weftline.models.language_models.chat_model import (
     ChatRequest,
     decode_answer,
 )
-from weftline.models.language_models.usage import Usage
 from weftline.providers.chat_models.factory import configured_chat_model
 from weftline.settings import InvalidSetting, Settings
 
@@ -94,7 +94,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
 
     defaults = {"now": time.monotonic, "pause": pause}
-    monkeypatch.setattr("weftline.providers.chat_models.resilient.ResilientChatModel.__init__.__kwdefaults__", defaults)
+    monkeypatch.setattr("weftline.providers.chat_models.endpoint.ResilientChatModel.__init__.__kwdefaults__", defaults)
     return taken
 
 

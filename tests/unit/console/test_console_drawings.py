@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 
 from weftline.history.text_diff import DiffBudget, text_diff
-from weftline.prompts.assembly.model import digest_of
-from weftline.prompts.assembly.receipts import ReceiptBlock
-from weftline.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, draw
-from weftline.transports.console.charts import Part, segments
+from weftline.prompts.assembly.receipts import ReceiptBlock, digest_of
 from weftline.transports.console.item_links import item_link, owner_of
 from weftline.transports.console.pages.agents import tree_of
 from weftline.transports.console.prompt_inspection import PromptChanges, prompt_bar
 from weftline.transports.console.prompt_reading import block_messages, block_texts, readable, turns_of
-from weftline.transports.console.rendering import inert
-from weftline.transports.console.side_by_side import DiffRow, DiffSide, rows_of
-from weftline.transports.console.text_changes import compared
-from weftline.transports.console.timeline import groups_of
+from weftline.transports.console.rendering import Part, inert, segments
+from weftline.transports.console.side_by_side import DiffRow, DiffSide, compared, rows_of
+from weftline.transports.console.timeline import LANE, MARGIN, STEP, Lane, draw, groups_of
 
 
 def diff_of(before: str, after: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weftline.models.metering.model import UsageSums
+from weftline.models.metering import UsageSums
 from weftline.transports.console.rendering import environment
 
 pytestmark = pytest.mark.req("CE-F54")

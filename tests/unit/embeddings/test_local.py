@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from support.contracts import EmbedderContract
-from weftline.indexing.embeddings.model import Embedder, Vectors
+from weftline.indexing.embeddings import Embedder, Vectors
 from weftline.kernel.thread_pools import LOWEST_PRIORITY
 from weftline.providers.embedders.local import MINILM, LocalEmbedder
 from weftline.testing.embedder import WordEmbedder

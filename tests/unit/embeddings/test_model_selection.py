@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.indexing.embeddings.model import EmbeddingModelUnknown, Model
-from weftline.indexing.embeddings.model_selection import (
+from weftline.indexing.embeddings import (
+    EmbeddingModelUnknown,
+    Model,
+    Role,
+    TenantModel,
     allow_models,
     has_required_models,
     known_models_to_fill,
@@ -14,7 +17,6 @@ from weftline.indexing.embeddings.model_selection import (
     usable_model,
     usable_models,
 )
-from weftline.indexing.embeddings.sql import Role, TenantModel
 
 pytestmark = pytest.mark.req("CE-F49")
 A, B, C = (Model(name, 8, 256) for name in "abc")

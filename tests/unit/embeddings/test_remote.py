@@ -12,8 +12,8 @@ import pytest
 
 from support.contracts import EmbedderContract
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
-from weftline.indexing.embeddings.model import Embedder, EmbedderUnavailable, TextRefused
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.embeddings import Embedder, EmbedderUnavailable, TextRefused
+from weftline.kernel.ports import approximate_tokens
 from weftline.providers.embedders.factory import configured_embedders
 from weftline.providers.embedders.remote import RemoteEmbedder
 from weftline.settings import InvalidSetting, Settings

@@ -8,8 +8,8 @@ import pytest
 
 from support.full_run import FULL
 from support.processor_time import at_most
-from weftline.history.conflicts import last_change
 from weftline.history.model import Change, ChangeKind, ChangeMeta, Version
+from weftline.history.revisions import last_change
 from weftline.history.text_diff import DiffBudget, changed_ranges, text_diff
 
 pytestmark = pytest.mark.req("CE-F24")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weftline.insight.metrics.model import JobFigures
+from weftline.insight.metrics import JobFigures
 from weftline.jobs.scheduler import Job, JobQueue, Work
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weftline.knowledge.sources.model import FolderRefused, KnowledgeSource
+from weftline.knowledge.sources import FolderRefused, KnowledgeSource
 from weftline.providers.local_folders import AllowedFolders
 
 pytestmark = pytest.mark.req("CE-F43")

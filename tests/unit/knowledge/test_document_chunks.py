@@ -7,8 +7,8 @@ from msgspec import structs
 
 from support.contracts.knowledge import DOCUMENT, DOMAIN
 from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weftline.indexing.collections.model import NewChunk
-from weftline.knowledge.document_chunks import ChunkLayout, build_chunks, plan_chunks
+from weftline.indexing.collections import NewChunk
+from weftline.knowledge.document_text import ChunkLayout, build_chunks, plan_chunks
 
 TEXT = "# Leave\n\n" + "Thirty days. " * 40 + "\n\n## Abroad\n\n" + "Ask first. " * 40
 

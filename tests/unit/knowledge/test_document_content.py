@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weftline.kernel.errors import InvalidInput
 from weftline.kernel.packed_text import ValueDamaged
-from weftline.knowledge.document_content import (
+from weftline.knowledge.documents import (
     compress,
     compressed_text,
     decode_content,

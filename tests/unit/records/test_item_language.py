@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.records.item_language import language_of
+from weftline.records.engine_metadata import language_of
 
 pytestmark = pytest.mark.req("AC-04")
 TEXTS = {

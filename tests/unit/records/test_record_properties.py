@@ -15,8 +15,7 @@ from support.full_run import examples
 from support.public_schemas import PUBLIC, public_validator
 from support.record_strategies import JSON, records
 from weftline.records.model import RECORD_TYPES
-from weftline.records.validation import check_record, parse_record
-from weftline.records.validation_errors import InvalidRecord
+from weftline.records.validation import InvalidRecord, check_record, parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from weftline.records.field_docs import field_docs
 from weftline.records.model import RECORD_TYPES
 from weftline.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
+from weftline.records.vocabulary import field_docs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

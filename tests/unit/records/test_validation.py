@@ -14,12 +14,12 @@ from weftline.records.model import RECORD_TYPES, ContextEvent, ContextInjection
 from weftline.records.validation import (
     ID_FIELDS,
     MAX_DEPTH,
+    InvalidRecord,
     Problem,
     check_document,
     check_record,
     parse_record,
 )
-from weftline.records.validation_errors import InvalidRecord
 
 pytestmark = pytest.mark.req("AC-01")
 ITEM: dict[str, Any] = {

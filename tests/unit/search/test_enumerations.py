@@ -6,8 +6,7 @@ import pytest
 
 from support.full_run import FULL
 from support.processor_time import at_most
-from weftline.search.enumerations import options_in
-from weftline.search.references import RecentItem, expanded_query, may_refer, resolve_references
+from weftline.search.references import RecentItem, expanded_query, may_refer, options_in, resolve_references
 
 pytestmark = pytest.mark.req("CE-F14")
 

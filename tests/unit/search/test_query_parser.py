@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.search.query_parser import parse_query
+from weftline.search.task_queries import parse_query
 
 SPEAKERS = frozenset({"Caroline", "Mel", "user"})
 

@@ -18,7 +18,7 @@ from support.small_collections import (
     text_row,
     view_of,
 )
-from weftline.indexing.collections.model import WINDOWS
+from weftline.indexing.collections import WINDOWS
 from weftline.indexing.entities import Entity, pack_entities
 from weftline.kernel.clock import DAY_MICROS
 from weftline.search.calibration import RELIABLE_SCORE

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.search.top_k import largest
+from weftline.search.scoring import largest
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 50), st.randoms(use_true_random=False))

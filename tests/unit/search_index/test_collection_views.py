@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
 from support.full_run import examples
-from weftline.search.index_view import CollectionQuery, IncompleteItem
+from weftline.search.model import CollectionQuery, IncompleteItem
 from weftline.search_index.segment_store import SegmentStore
 from weftline.search_index.snapshot import IndexSnapshot, intact_view, merge_live_rows
 from weftline.search_index.view import CollectionView

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weftline.validation.agreement import cohen_kappa, fleiss_kappa, wilson_interval
-from weftline.validation.review import AnswerPair, Judgement, figures_of, read_pairs, score_sheets, write_sheets
+from weftline.validation.review import (
+    AnswerPair,
+    Judgement,
+    cohen_kappa,
+    figures_of,
+    fleiss_kappa,
+    read_pairs,
+    score_sheets,
+    wilson_interval,
+    write_sheets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.kernel.tokens import approximate_tokens
-from weftline.models.language_models.model import ConversationMessage
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models.content import ConversationMessage
 from weftline.windows.budget import Fit, SizedEvent, budgets_for, fit, shorten
 from weftline.windows.model import Category, WindowEvent, WindowTooSmall
 

@@ -13,9 +13,14 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.indexing.embeddings.model import Embedded, EmbeddingModelUnknown, SemanticSearchOff
-from weftline.indexing.embeddings.model_selection import usable_model
-from weftline.indexing.embeddings.sql import TenantModelStore, VectorStore
+from weftline.indexing.embeddings import (
+    Embedded,
+    EmbeddingModelUnknown,
+    SemanticSearchOff,
+    TenantModelStore,
+    VectorStore,
+    usable_model,
+)
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.storage.sql.database import SYSTEM, Scope, caller_scope
 from weftline.storage.sql.tenants import tenant_names
@@ -25,8 +30,7 @@ if TYPE_CHECKING:
 
     from weftline.app.caches import Cache
     from weftline.app.metrics import Metrics
-    from weftline.indexing.embeddings.model import Embedder, Model, Purpose, Vectors
-    from weftline.indexing.embeddings.sql import CachedKind, CachedVector
+    from weftline.indexing.embeddings import CachedKind, CachedVector, Embedder, Model, Purpose, Vectors
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.transaction import Transaction

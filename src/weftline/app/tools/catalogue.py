@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import msgspec
 
 from weftline.access.steps import check_in_step
 from weftline.app.dispatch import check_access
 from weftline.app.search.service import rank
-from weftline.app.tools.needs import everyday_words, synonyms_of
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS
-from weftline.indexing.collections.model import embedded_text
-from weftline.indexing.collections.sql import CollectionStore
-from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weftline.indexing.embeddings.model_selection import serving_model
-from weftline.indexing.embeddings.sql import TenantModelStore
+from weftline.indexing.collections import embedded_text
+from weftline.indexing.embeddings import EmbedderUnavailable, TenantModelStore, TextRefused, serving_model
+from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import to_micros
+from weftline.kernel.data_files import JsonFile
 from weftline.kernel.errors import UnknownOperation
 from weftline.kernel.thread_pools import SEARCH_THREADS
-from weftline.models.language_models.model import ToolDefinition
+from weftline.models.language_models.content import ToolDefinition
 from weftline.prompts.tools.catalogue import DescribeTool, FoundTool, RankedTool, ToolDescription
-from weftline.prompts.tools.definitions import summary
-from weftline.prompts.tools.model import TOOLS, RuntimeTool
+from weftline.prompts.tools.model import TOOLS, RuntimeTool, summary
 from weftline.prompts.tools.registry import visible_owners
 from weftline.prompts.tools.sql import ToolStore
-from weftline.search.index_view import CollectionQuery
-from weftline.search.model import Query, RankingWeights
+from weftline.search.model import CollectionQuery, Query, RankingWeights
 from weftline.storage.sql.database import Scope, caller_scope
 
 if TYPE_CHECKING:
@@ -38,14 +34,37 @@ if TYPE_CHECKING:
     from weftline.app.search.service import SearchIndexes
     from weftline.app.tools.tool_index import ToolIndex
     from weftline.app.tools.toolbox import Toolbox, ToolEntry, ToolView
-    from weftline.indexing.embeddings.model import Vectors
+    from weftline.indexing.embeddings import Vectors
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.transaction import Transaction
     from weftline.prompts.tools.model import RegisteredTool
-    from weftline.search.index_view import View
-    from weftline.search.model import Ranked
+    from weftline.search.model import Ranked, View
     from weftline.storage.sql.database import Database
+
+
+# What agents want when they need a tool, in everyday words: the tool search ranks these beside the descriptions.
+#
+# Descriptions use the product's nouns (board, window, domain); those who ask do not know them yet. Each tool, or
+# action of a grouped tool, has a few short phrases that name the need with other words than its description does.
+# Synonyms are everyday words for the nouns; a text that uses the noun is found by them too.
+
+
+class EverydayWords(TypedDict):
+    """Words for each noun of the product, and phrases for each tool."""
+
+    synonyms: dict[str, str]
+    needs: dict[str, list[str]]
+
+
+everyday_words = JsonFile("app/tools/needs.json", EverydayWords)
+
+
+def synonyms_of(text: str) -> str:
+    """Return the synonyms of the nouns in a text."""
+    words = text.lower()
+    return " ".join(synonyms for noun, synonyms in everyday_words()["synonyms"].items() if noun in words)
+
 
 # Tools have no importance and no age: the best few are returned, however well they fit.
 _WEIGHTS = RankingWeights(min_score=0.0, recency_weight=0.0, importance_weight=0.0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.indexing.collections.model import IndexedChunk, domain_collection
+from weftline.indexing.collections import IndexedChunk, domain_collection
 from weftline.indexing.text_analysis import index_terms
-from weftline.kernel.tokens import approximate_tokens
-from weftline.search.index_view import CollectionQuery
+from weftline.kernel.ports import approximate_tokens
+from weftline.search.model import CollectionQuery
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
 

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, structs
 
-from weftline.access.patterns import Pattern
+from weftline.access.model import Pattern
 from weftline.exchange.record_log.engine_items import INLINE_BYTES
-from weftline.exchange.record_log.model import JSON_CONTENT, TEXT_CONTENT, OfSession, RecordId, write_operation
-from weftline.exchange.record_log.source_items import SourceItemNotFound, SourceItems
-from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
-from weftline.kernel.identity import PRINCIPAL
+from weftline.exchange.record_log.lookup import RecordFinder, RecordLookup
+from weftline.history.line_kinds import line_kinds
+from weftline.history.model import LATEST
+from weftline.kernel.errors import ContentTooLarge, InvalidInput, NotFound, PermissionDenied, close_names
+from weftline.kernel.identity import PRINCIPAL, Permission
 from weftline.kernel.json_input import encode_json_field
-from weftline.kernel.operation import Request, Response, Success
+from weftline.kernel.operation import Effect, RateClass, Request, Response, Success, operation
+from weftline.knowledge.domains import Domains
+from weftline.knowledge.model import can_see
+from weftline.knowledge.sql import DocumentStore
 from weftline.records.engine_metadata import claimed_paths
-from weftline.records.model import ContextEnvelope, ContextItem, Record
+from weftline.records.item_refs import DocumentName, ItemRef, LineKey
+from weftline.records.model import ContextCompaction, ContextEnvelope, ContextItem, ContextSummary, Record
 from weftline.records.open_records import is_open, read_open_record, without_given
-from weftline.records.record_ids import is_reserved
-from weftline.records.refs import Link, content_digest
-from weftline.records.validation import check_record
-from weftline.records.validation_errors import InvalidRecord
+from weftline.records.record_ids import MessageItemId, RecordRef, is_reserved, parse_item_id
+from weftline.records.refs import Link, Ref, content_digest
+from weftline.records.validation import InvalidRecord, check_record
 from weftline.records.vocabulary import IllegalTransition, Lifecycle, check_transition
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, submitted_value
 from weftline.sessions.model import (
@@ -33,11 +39,184 @@ from weftline.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weftline.sessions.recorder import Recorder, RecordExists, RecordNotFound, no_record
+from weftline.sessions.recorder import Recorder, RecordExists, RecordNotFound, id_of_ref, no_record
 from weftline.sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from weftline.records.store import StoredRecord
+    from weftline.records.schemas import StoredRecord
+    from weftline.records.sql import RecordStore
+
+
+# Shared parts of the record operations: the tool name, common fields, and content that is stored next to an item.
+
+TOOL = "context_records"
+read_operation = partial(operation, tool=TOOL, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)
+write_operation = partial(operation, tool=TOOL, permission=Permission.WRITE, rate=RateClass.BOARD, effect=Effect.WRITE)
+RecordId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=500,
+        pattern=r"^[^\x00-\x1f\x7f]+\Z",
+        description="The record's id, as records.list returns it.",
+        extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718/goal/1.3"]},
+    ),
+]
+OfSession = Annotated[
+    SessionId | None, msgspec.Meta(description="Optional check: the record must belong to this session.")
+]
+# Kinds of content_ref under which an item refers to content that Weftline stores for it: text, or any other JSON.
+TEXT_CONTENT, JSON_CONTENT = "content", "content_json"
+
+
+async def stored_content(item: ContextItem, session_id: str | None, records: RecordStore) -> bytes | None:
+    """Return the content stored for an item if it has the digest that the item names.
+
+    Content is looked up by the item, never by its digest: a digest alone must not give access to it.
+    """
+    ref = item.content_ref
+    if not isinstance(ref, Link) or not isinstance(ref.digest, str):
+        return None
+    content = await records.content(session_id, item.item_id)
+    matches = content is not None and ref.digest == content_digest(content)
+    return content if matches else None
+
+
+# Source items of added compactions and summaries: each must exist and be readable for the caller.
+#
+# A source is named as the item that it is, in one version: a redaction finds the summaries of an item by its id. Items
+# of other systems are named by a URI, or as ``tool:NAME`` or ``url:ADDRESS``; Weftline cannot check them.
+
+# Source items that one call may name.
+MAX_SOURCES = 10_000
+_MAX_NAMED = 20
+_SCHEME = "://"
+# Schemes of Weftline besides the kinds of lines, which have one each.
+_OWN_SCHEMES = frozenset({"knowledge", "session", "agent"})
+_URN, _OWN_URN = "urn:", "urn:weftline:"
+
+
+class SourceItemNotFound(NotFound):
+    """A compaction or summary names a source item that does not exist, or that you may not read."""
+
+    code = "SOURCE_ITEM_NOT_FOUND"
+    hint = (
+        "Name each source by its item id with version, such as board:SESSION/KEY/1.3, window:SESSION:AGENT/EVENT/1.1 "
+        "or message:SESSION/NUMBER; `records.list` lists them. Add your own items in the same call. Name an item of "
+        "another system by its URI."
+    )
+    related = ("context_records",)
+
+
+class _Source(NamedTuple):
+    """A source item, by the field that names it."""
+
+    field: str
+    name: str
+
+
+class SourceItems(msgspec.Struct, frozen=True):
+    """Checks the source items of records for one caller."""
+
+    finder: RecordFinder
+    domains: Domains
+    documents: DocumentStore
+
+    async def check(self, records: Mapping[str, Record]) -> None:
+        """Raise SourceItemNotFound unless all sources of these records exist; the keys are their fields."""
+        sources = [source for field, record in records.items() for source in _sources_in(field, record)]
+        names = list(dict.fromkeys(source.name for source in sources))
+        if not names:
+            return
+        if len(names) > MAX_SOURCES:
+            raise InvalidInput(
+                f"{sources[0].field}: {len(names)} source items in one call; the maximum is {MAX_SOURCES}.",
+                field=sources[0].field,
+            )
+        look = await self.finder.look(None)
+        missing = set(names) - await self._existing(names, look)
+        if missing:
+            raise await self._error([source for source in sources if source.name in missing], look, records)
+
+    async def _existing(self, names: Sequence[str], look: RecordLookup) -> set[str]:
+        documents = {name for name in names if DocumentName.parse(_without_version(name)) is not None}
+        found = {name for name in documents if await self._sees(name)}
+        refs = [ref for name in names if name not in documents for ref in _records_named(name)]
+        return found | {each.ref.id for each in await look.records(refs) if each is not None}
+
+    async def _sees(self, reference: str) -> bool:
+        """Tell whether a document exists in a domain that the caller may see."""
+        name = DocumentName.parse(_without_version(reference))
+        domain = None if name is None else await self.domains.domains.find(name.domain)
+        if name is None or domain is None or not can_see(domain, self.domains.actor):
+            return False
+        return await self.documents.find(*name) is not None
+
+    async def _error(
+        self, missing: Sequence[_Source], look: RecordLookup, records: Mapping[str, Record]
+    ) -> SourceItemNotFound:
+        first, *others = missing
+        known = await self._suggestions(first.name, look, [record.id for record in records.values()])
+        more = f" There are {len(others)} more." if others else ""
+        meant = f" Did you mean {known[0]}?" if known else ""
+        return SourceItemNotFound(
+            f"{first.field}: there is no item '{first.name[:100]}' that you may read.{meant}{more}",
+            resource_type="item",
+            resource_id=first.name[:100],
+            field=first.field,
+            items=[source.name[:100] for source in missing[:_MAX_NAMED]],
+            missing=len(missing),
+            suggestions=known,
+        )
+
+    async def _suggestions(self, name: str, look: RecordLookup, added: Sequence[str]) -> list[str]:
+        """Return the current version of the key that a name means, or similar ids of the same call."""
+        ref = ItemRef.parse(name)
+        key = None if ref is None or MessageItemId.parse(ref.item) is not None else LineKey.parse(ref.item)
+        if key is None:
+            return close_names(name, added)
+        current = await self.finder.lines.latest(key.line_id, key.key, LATEST)
+        if current is None:
+            return []
+        item_id = f"{key}/{current.change.incarnation}.{current.change.version}"
+        return [] if await look.record(parse_item_id(item_id)) is None else [item_id]
+
+
+def _sources_in(field: str, record: Record) -> Iterable[_Source]:
+    if not isinstance(record, ContextCompaction | ContextSummary):
+        return
+    for place, ref in enumerate(record.source_item_refs):
+        if not _is_foreign(ref):
+            yield _Source(f"{field}.source_item_refs[{place}]", id_of_ref(ref))
+
+
+def _is_foreign(ref: Ref) -> bool:
+    """Tell whether a reference names an item of another system."""
+    name = id_of_ref(ref)
+    if _has_foreign_form(name):
+        return True
+    # An id of Weftline stays one, whatever URI is given with it.
+    return isinstance(ref, Link) and isinstance(ref.uri, str) and _has_foreign_form(ref.uri) and not is_reserved(name)
+
+
+def _has_foreign_form(name: str) -> bool:
+    item = ItemRef.parse(name)
+    if item is not None:
+        return item.is_external
+    scheme, separator, _ = name.partition(_SCHEME)
+    if separator:
+        return scheme not in _OWN_SCHEMES and scheme not in line_kinds()
+    return name.startswith(_URN) and not name.startswith(_OWN_URN)
+
+
+def _records_named(name: str) -> tuple[RecordRef, ...]:
+    """Return what a source may be: an item, or the summary of an earlier compaction."""
+    return parse_item_id(name), RecordRef.stored(ContextSummary.type, name)
+
+
+def _without_version(reference: str) -> str:
+    return reference.partition("?")[0]
+
 
 MAX_RECORD_BYTES = 262_144
 Readers = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1, max_length=100)]

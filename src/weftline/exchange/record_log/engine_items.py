@@ -16,8 +16,8 @@ from weftline.history.model import ChangeKind, Version
 from weftline.kernel.clock import from_micros
 from weftline.kernel.identity import ANYONE, EVERYONE, PRINCIPAL
 from weftline.kernel.json_input import raw_json
-from weftline.kernel.tokens import approximate_tokens
-from weftline.records.item_language import language_of
+from weftline.kernel.ports import approximate_tokens
+from weftline.records.engine_metadata import language_of
 from weftline.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
 from weftline.records.record_ids import EngineSourceId, MessageItemId, VersionId
 from weftline.records.refs import Link, content_digest

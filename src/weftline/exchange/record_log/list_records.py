@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from weftline.access.sql import AccessStore
+from weftline.exchange.record_log.add import RecordId, read_operation
 from weftline.exchange.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weftline.exchange.record_log.model import RecordId, read_operation
 from weftline.history.model import SYSTEM
-from weftline.kernel.clock import to_micros
+from weftline.kernel.clock import TimestampText, parse_timestamp, to_micros
 from weftline.kernel.correlation import NativeId
 from weftline.kernel.errors import InvalidInput, PermissionDenied
 from weftline.kernel.identity import ORCHESTRATOR
 from weftline.kernel.operation import Request, Response
-from weftline.kernel.timestamps import TimestampText, parse_timestamp
-from weftline.records.native_ids import native_key
+from weftline.records.item_refs import native_key
 from weftline.records.open_records import shown_form
 from weftline.records.record_ids import (
     EventOrigin,

@@ -55,10 +55,10 @@ from weftline.records.record_ids import (
     records_of_event,
 )
 from weftline.records.refs import Link, content_digest
+from weftline.records.schemas import ReceiptRecords
 from weftline.records.sql import RecordStore
-from weftline.records.store import ReceiptRecords
 from weftline.records.vocabulary import SCHEMA_VERSION
-from weftline.safety.redaction.masker import Masker
+from weftline.safety.redaction import Masker
 from weftline.sessions.events.model import EventFilter, EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.model import find_session
@@ -71,10 +71,10 @@ from weftline.windows.model import is_content
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from weftline.history.line_backend import OpenLine
+    from weftline.history.line_kinds import OpenLine
     from weftline.history.model import Version
     from weftline.kernel.events import StoredEvent
-    from weftline.records.store import Redaction, StoredRecord
+    from weftline.records.schemas import Redaction, StoredRecord
     from weftline.sessions.model import Session
 
 _encode = msgspec.json.Encoder().encode

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weftline.records.model import Record
-    from weftline.safety.redaction.masker import Masker
+    from weftline.safety.redaction import Masker
 
 P = TypeVar("P", bound=RecordPart)
 R = TypeVar("R", bound="Record")

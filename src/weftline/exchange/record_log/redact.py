@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
+from weftline.exchange.record_log.add import TOOL, OfSession, RecordId, write_operation
 from weftline.exchange.record_log.lookup import RecordFinder
-from weftline.exchange.record_log.model import TOOL, OfSession, RecordId, write_operation
 from weftline.exchange.record_log.redacted_records import QUOTING
 from weftline.exchange.record_log.sealing import OriginalContent, SealedContents
 from weftline.history.line_kinds import AGENT, SESSION, has_acls, is_signed, name_in, names_in, prefix_of
 from weftline.history.store import LineStore
-from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, SelfModification
 from weftline.kernel.events import NewEvent, Outbox
@@ -26,12 +26,12 @@ from weftline.kernel.operation import Audience, Effect, RateClass, Request, Resp
 from weftline.records.engine_metadata import engine_metadata
 from weftline.records.model import decode_item
 from weftline.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
+from weftline.records.schemas import ITEM_TYPE, Redaction
 from weftline.records.sql import RecordStore
-from weftline.records.store import ITEM_TYPE, Redaction
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, submitted
 from weftline.search.items import is_window, version_of, window_place
 from weftline.search.persistent_memory import version_of_entry
-from weftline.search.session_indexing.cursor import (
+from weftline.search.session_cursor import (
     IndexedVersion,
     IndexItem,
     indexed_entry_of,
@@ -39,9 +39,9 @@ from weftline.search.session_indexing.cursor import (
 )
 from weftline.sessions.model import SessionNotFound, lock_session
 from weftline.sessions.recorder import RecordNotFound, no_record
-from weftline.state.agent_context.owners import audience_of
+from weftline.state.agent_context.model import audience_of
+from weftline.state.board.board_view import later_acls
 from weftline.state.board.model import intersect_acls
-from weftline.state.board.read_acl import later_acls
 from weftline.windows.model import decode_event
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec import UNSET, structs
 
 from weftline.exchange.record_log import record_text
 from weftline.exchange.record_log.engine_items import EngineItem, with_content
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.records.engine_metadata import engine_metadata
 from weftline.records.model import (
     Block,
@@ -27,10 +27,10 @@ from weftline.records.model import (
 from weftline.records.open_records import without_given
 from weftline.records.record_ids import is_engine_item
 from weftline.records.refs import Link, content_digest
-from weftline.records.store import ITEM_TYPE
-from weftline.safety.redaction.masker import Masker
+from weftline.records.schemas import ITEM_TYPE
+from weftline.safety.redaction import Masker
 from weftline.sessions.recorder import referenced_item_ids
-from weftline.windows.redacted_events import redacted_items, redactions_of_items
+from weftline.windows.line_events import redacted_items, redactions_of_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from weftline.records.refs import Maybe, Ref, Refs
+    from weftline.records.schemas import Redaction, StoredRecord
     from weftline.records.sql import RecordStore
-    from weftline.records.store import Redaction, StoredRecord
     from weftline.records.vocabulary import RedactionState
 
 Quoting = ContextAssembly | ContextSummary

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import UNSET, structs
 
+from weftline.exchange.record_log.add import OfSession, RecordId, read_operation
 from weftline.exchange.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weftline.exchange.record_log.model import OfSession, RecordId, read_operation
-from weftline.history.board_lines import line_of
+from weftline.history.line_kinds import line_of
 from weftline.history.model import LATEST, line_name
 from weftline.kernel.errors import InvalidInput, NotFound, Rejected
 from weftline.kernel.identity import Actor
@@ -32,9 +32,8 @@ from weftline.records.record_ids import (
 )
 from weftline.records.refs import content_digest
 from weftline.records.resolution import PassageResolution, lost, resolve
-from weftline.records.store import MarkupReader
-from weftline.records.validation import check_record
-from weftline.records.validation_errors import InvalidRecord
+from weftline.records.schemas import MarkupReader
+from weftline.records.validation import InvalidRecord, check_record
 from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.search.passages import is_document_uri, is_event_uri, is_memory_ref, ref_to, text_at
 from weftline.search.retriever import Retriever

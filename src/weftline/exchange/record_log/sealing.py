@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weftline.history.board_lines import is_main_board, session_of
-from weftline.history.line_kinds import is_composite, is_signed, kind_of, names_in, prefix_of
+from weftline.history.line_kinds import is_composite, is_main_board, is_signed, kind_of, names_in, prefix_of, session_of
 from weftline.history.model import (
     Change,
     ChangeKind,
@@ -27,11 +26,12 @@ from weftline.kernel.json_input import NO_METADATA
 from weftline.records.record_ids import MessageItemId, VersionId
 from weftline.records.refs import content_digest
 from weftline.records.sql import RecordStore
-from weftline.safety.redaction.masker import Masker
+from weftline.safety.redaction import Masker
 from weftline.sessions.messages.store import MessageStore
-from weftline.state.board.store import EntryStore
+from weftline.state.board.model import EntryStore
 from weftline.state.memory.model import scope_of
 from weftline.state.memory.sql import MemoryStore
+from weftline.windows.line_events import REMOVED, redact_event
 from weftline.windows.model import (
     ORIGIN_MARK,
     PREFIX,
@@ -40,13 +40,12 @@ from weftline.windows.model import (
     encode_event,
     is_content,
 )
-from weftline.windows.redacted_events import REMOVED, redact_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weftline.history.store import OriginalVersion
-    from weftline.records.store import Redaction
+    from weftline.records.schemas import Redaction
     from weftline.sessions.messages.model import Message
 
 _WINDOW = f"{PREFIX}:"

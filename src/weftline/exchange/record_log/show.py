@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from weftline.exchange.record_log.add import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
 from weftline.exchange.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weftline.exchange.record_log.model import (
-    JSON_CONTENT,
-    TOOL,
-    OfSession,
-    RecordId,
-    read_operation,
-    stored_content,
-)
-from weftline.exchange.record_log.stale_sources import refresh_hint, stale_sources
+from weftline.history.model import LATEST
 from weftline.indexing.entities import unpack_entities
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import InvalidInput
@@ -41,6 +35,8 @@ from weftline.records.record_ids import (
     ReceiptOrigin,
     RecordRef,
     StoredRecordId,
+    SummaryId,
+    VersionId,
     event_seq_of,
     is_number,
     parse_item_id,
@@ -56,10 +52,53 @@ from weftline.search.retriever import Retriever
 from weftline.search.scope import RequestedScope
 from weftline.sessions.events.model import EventQuery
 from weftline.sessions.model import SessionNotFound
-from weftline.sessions.recorder import RecordNotFound, no_record
+from weftline.sessions.recorder import RecordNotFound, id_of_ref, no_record
+from weftline.windows.line_events import redacted_items, redactions_of_items
 
 if TYPE_CHECKING:
-    from weftline.records.store import Redaction
+    from collections.abc import Mapping
+
+    from weftline.history.store import LineStore
+    from weftline.records.model import Record
+    from weftline.records.schemas import Redaction
+
+
+# Which sources of a compaction or summary have changed since it was made.
+
+_OWN = "Prompts contain these sources instead of the summary. Compact the window again with context.compact."
+_RECORDED = "Summarise the current versions and add the result as a new record with records.add."
+
+
+def refresh_hint(record: Record) -> str:
+    """Return what to do about a record whose sources have changed."""
+    is_own = SummaryId.parse(record.id) is not None or record.id.startswith(COMPACTION)
+    return _OWN if is_own else _RECORDED
+
+
+async def stale_sources(record: Record, look: RecordLookup) -> list[str]:
+    """Return the sources that were changed, removed or redacted since, of those that the caller may read."""
+    if not isinstance(record, ContextCompaction | ContextSummary):
+        return []
+    names = dict.fromkeys(map(id_of_ref, record.source_item_refs))
+    sources = [each.ref.id for each in await look.records([*map(parse_item_id, names)]) if each is not None]
+    versions = {source: version for source in sources if (version := VersionId.parse(source)) is not None}
+    stale = await _replaced(versions, look.finder.lines)
+    redactions = await redactions_of_items(sources, look.finder.records)
+    stale |= set(redacted_items(sources, redactions))
+    return [source for source in sources if source in stale]
+
+
+async def _replaced(versions: Mapping[str, VersionId], lines: LineStore) -> set[str]:
+    """Return the versions that are not the current ones of their keys."""
+    by_line: dict[str, set[str]] = defaultdict(set)
+    for version in versions.values():
+        by_line[version.line_id].add(version.key)
+    current: set[str] = set()
+    for line_id, keys in by_line.items():
+        for each in await lines.latest_of_each(line_id, sorted(keys), LATEST):
+            current.add(str(VersionId(line_id, each.change.key, each.change.incarnation, each.change.version)))
+    return versions.keys() - current
+
 
 _WITH_SOURCES = frozenset({ContextCompaction.type, ContextSummary.type})
 _MAX_STALE = 20

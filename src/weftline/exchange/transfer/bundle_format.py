@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from weftline.access.patterns import Pattern
+from weftline.access.model import Pattern
 from weftline.kernel.errors import ContentTooLarge, Rejected
 from weftline.kernel.fields import Count, Name
 from weftline.kernel.identity import ANYONE
@@ -22,7 +22,7 @@ from weftline.records.engine_metadata import ENGINE
 from weftline.records.model import RECORD_TYPES, ContextEnvelope, ContextItem, Producer, Record
 from weftline.records.refs import Digest, Id, Link, Maybe, RecordTime, Uri, content_digest
 from weftline.records.vocabulary import RecordType, Scope
-from weftline.sessions.members import MAX_MEMBERS, MemberPattern
+from weftline.sessions.member_operations import MAX_MEMBERS, MemberPattern
 from weftline.sessions.model import SessionConfig
 from weftline.windows.model import Category
 

@@ -5,44 +5,84 @@ A record that is none of these, or lacks the data to restore it, stays a record.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from weftline.access.patterns import Pattern
-from weftline.exchange.transfer.imported_labels import ExportedLabel, imported_label
-from weftline.history.board_lines import line_of
-from weftline.history.model import (
-    Change,
-    ChangeKind,
-    ChangeMeta,
-    Version,
-    blob_hash,
-    branch_of,
-    line_name,
-    trunk_of,
-)
+from weftline.access.model import Pattern
+from weftline.history.line_kinds import line_of
+from weftline.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, branch_of, line_name, trunk_of
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.events import Event, Origin, StoredEvent
 from weftline.kernel.fields import Count, Name, Ordinal, ShortText
 from weftline.kernel.identity import ANYONE, principal_of
 from weftline.kernel.json_input import JSON_MEDIA_TYPE, NO_METADATA, is_json
 from weftline.kernel.operation import shared_fields
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.records.engine_metadata import ENGINE
 from weftline.records.event_classes import event_class_of
+from weftline.records.item_refs import ItemRef, LineKey
 from weftline.records.record_ids import MessageItemId, VersionId, record_ids_of_event
 from weftline.records.refs import Id, McpMapping, OpenTelemetryMapping
-from weftline.records.store import Redaction
+from weftline.records.schemas import Redaction
 from weftline.records.vocabulary import EVENT_CLASSES, RecordType
+from weftline.safety.trust.model import INJECTION, PII, SECRET, Source, Trust, TrustLabel, lowest_trust
 from weftline.sessions.messages.model import AnyVisibility, Message, audience_for
 from weftline.windows.model import agent_of, decode_whole_event, encode_event, window_line
 
 if TYPE_CHECKING:
     from weftline.records.model import ContextEvent, ContextItem
     from weftline.windows.model import WindowEvent
+
+
+# Trust labels of imported items. What another installation says may lower the trust of an item, never raise it.
+
+_MAX_LISTED = 50
+_MAX_TEXT = 500
+# Readers see reasons, so that no other text may come with them.
+_REASON = re.compile(rf"(?:{INJECTION}|{SECRET}|{PII}|derived)(?:: [a-z0-9_ -]{{1,40}})?\Z")
+_AGENTS = ("orchestrator", "subagent:")
+
+_Texts = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=_MAX_TEXT)], ...], msgspec.Meta(max_length=_MAX_LISTED)]
+
+
+class ExportedLabel(msgspec.Struct, frozen=True):
+    """A label as a bundle has it."""
+
+    source: Source
+    trust: Trust
+    score: float | None = None
+    reasons: _Texts = ()
+    derived_from: _Texts = ()
+    approved_by: Annotated[str, msgspec.Meta(max_length=_MAX_TEXT)] | None = None
+
+
+def imported_label(given: ExportedLabel | None, author: str, session_id: str) -> TrustLabel | None:
+    """Return the label of an imported item; None for an unlabelled one of an agent, which is not trusted anyway."""
+    if given is None:
+        return None if author.startswith(_AGENTS) else TrustLabel(Source.IMPORT, Trust.UNTRUSTED)
+    return TrustLabel(
+        source=Source.IMPORT,
+        trust=lowest_trust([given.trust], Trust.UNTRUSTED),
+        score=given.score,
+        reasons=tuple(reason for reason in given.reasons if _REASON.match(reason)),
+        derived_from=tuple(ref for ref in given.derived_from if _is_in(ref, session_id)),
+    )
+
+
+def _is_in(reference: str, session_id: str) -> bool:
+    """Tell whether a reference names an item of the imported session itself."""
+    ref = ItemRef.parse(reference)
+    if ref is None:
+        return False
+    message, key = MessageItemId.parse(ref.item), LineKey.parse(ref.item)
+    if message is not None:
+        return message.session_id == session_id
+    return key is not None and key.line_id == line_of(session_id)
+
 
 T = TypeVar("T")
 

@@ -39,10 +39,9 @@ from weftline.records.model import (
 from weftline.records.record_ids import SurfaceId
 from weftline.records.refs import Id, Link, content_digest
 from weftline.records.vocabulary import SCHEMA_VERSION
-from weftline.sessions.envelopes import weftline_producer
 from weftline.sessions.events.model import EventQuery
 from weftline.sessions.model import SessionId, SessionNotFound, find_session, lock_session
-from weftline.sessions.recorder import Recorder
+from weftline.sessions.recorder import Recorder, weftline_producer
 from weftline.sessions.store import SessionStore
 
 if TYPE_CHECKING:

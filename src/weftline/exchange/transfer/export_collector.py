@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET
 
+from weftline.exchange.record_log.add import stored_content
 from weftline.exchange.record_log.engine_items import (
     EngineItem,
     message_item,
@@ -21,13 +22,11 @@ from weftline.exchange.record_log.engine_items import (
     version_item,
 )
 from weftline.exchange.record_log.lookup import RecordFinder, numbered_here
-from weftline.exchange.record_log.model import stored_content
 from weftline.exchange.record_log.redacted_records import redact_quotes, without_content
 from weftline.exchange.transfer.bundle_format import BundleContent, BundleSnapshot, BundleWindow, StoredInfo
 from weftline.exchange.transfer.envelope_ids import MAX_REFS
-from weftline.history.board_lines import line_of
 from weftline.history.composite_lines import entry_at
-from weftline.history.line_kinds import SESSION, has_acls, name_in
+from weftline.history.line_kinds import SESSION, has_acls, line_of, name_in
 from weftline.history.model import LATEST
 from weftline.history.service import History
 from weftline.history.store import ChangeRef
@@ -50,13 +49,13 @@ from weftline.records.record_ids import (
     parse_item_id,
     records_of_event,
 )
+from weftline.records.schemas import StoredRecord
 from weftline.records.sql import RecordStore
-from weftline.records.store import StoredRecord
 from weftline.sessions.events.model import EventFilter, EventQuery, EventStore
 from weftline.sessions.messages.model import TranscriptRange
 from weftline.sessions.messages.transcript import Transcripts
 from weftline.sessions.recorder import referenced_item_ids
-from weftline.state.board.read_acl import KeyVersion, VersionAcl
+from weftline.state.board.board_view import KeyVersion, VersionAcl
 from weftline.windows.model import PREFIX, agent_of, content_key, decode_event, encode_whole_event
 from weftline.windows.store import WindowStore
 from weftline.windows.window_writer import visible_versions
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 
     from weftline.exchange.transfer.bundle_format import AnyBundleEntry
     from weftline.exchange.transfer.policy_filter import AppliedPolicy
-    from weftline.history.line_backend import OpenLine
+    from weftline.history.line_kinds import OpenLine
     from weftline.history.model import Tag, Version
     from weftline.history.reviews import Review
     from weftline.kernel.events import StoredEvent

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 from msgspec import UNSET, structs
 
-from weftline.access.plans.model import Allowance
-from weftline.access.plans.service import Plans
-from weftline.exchange.transfer.bundle_format import BundleDamaged
+from weftline.access.plan_warnings import Plans
+from weftline.access.plans import Allowance
+from weftline.exchange.transfer.bundle_format import BundleDamaged, BundleRecord, BundleSession
 from weftline.exchange.transfer.restore_plan import SessionPlanner, record_key, record_of
 from weftline.exchange.transfer.restore_session import (
     IMPORTED,
@@ -27,10 +27,10 @@ from weftline.kernel.errors import ContentTooLarge, InvalidInput, QuotaExceeded
 from weftline.kernel.fields import Name
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.records.model import ContextItem
 from weftline.records.refs import Digest
 from weftline.safety.trust.gate import ContentBlocked, IncomingContent
-from weftline.safety.trust.model import Source
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.safety.trust.model import INJECTION, SECRET, Source, Trust, TrustLabel, TrustPolicies
 from weftline.sessions.events.model import EventQuery
 from weftline.sessions.messages.model import ADMINS
 from weftline.sessions.model import ALL_SESSIONS, Session, SessionConfig, SessionExists
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from typing import BinaryIO
 
-    from weftline.exchange.transfer.bundle_format import BundleSession
     from weftline.exchange.transfer.restore_plan import ImportPlan
     from weftline.exchange.transfer.validate_bundle import BundleReport, EntryWithContent
+    from weftline.safety.injection import Detection
+    from weftline.safety.trust.scanner import ContentScanner, Verdict
+
 
 _PAGE = 500
 # Instead of a purpose that looks like an instruction: agents read it, and it has no label.
@@ -284,3 +286,76 @@ def planned_session(bundle: BundleReport, entry: BundleSession, session_id: str 
         archived_at=None if entry.archived_at is UNSET else to_micros(entry.archived_at),
         members=entry.members,
     )
+
+
+# Scans a bundle before its import: what looks like an instruction to agents is imported with a label.
+
+# Longer strings are texts, even without a space.
+_MAX_NAME = 100
+# Fields of records that hold ids, times and digests rather than text.
+_WITHOUT_TEXT = ("_id", "_ref", "_refs", "_at", "digest", "hash", "uri", "type", "schema_version")
+
+
+def scan_bundle(file: BinaryIO, report: BundleReport, scanner: ContentScanner) -> None:
+    """Scan every entry of a bundle, and note in its report what was found.
+
+    Run it in a thread, before the transaction of the import.
+    """
+    labels: dict[int, TrustLabel] = {}
+    detections: list[Detection] = []
+    for piece in entries_with_content(open_bundle(file)):
+        for text in _texts(piece):
+            verdict = scanner.verdict(text, data=True)
+            detections.append(verdict.detection)
+            if verdict.detection.flagged or verdict.secrets:
+                labels[piece.line.number] = _label(labels.get(piece.line.number), verdict)
+    report.labels = labels
+    report.is_attack = any(detection.is_rare_among(len(detections)) for detection in detections)
+
+
+def _label(known: TrustLabel | None, verdict: Verdict) -> TrustLabel:
+    found = verdict.detection.flagged
+    reasons = (
+        *(() if known is None else known.reasons),
+        *((INJECTION,) if found else ()),
+        *(f"{SECRET}: {kind}" for kind in verdict.secrets),
+    )
+    was_suspicious = known is not None and known.trust is Trust.SUSPICIOUS
+    return TrustLabel(
+        source=Source.IMPORT,
+        trust=Trust.SUSPICIOUS if found or was_suspicious else Trust.UNTRUSTED,
+        score=round(verdict.detection.score, 2) if found else None,
+        reasons=tuple(dict.fromkeys(reasons)),
+    )
+
+
+def _texts(piece: EntryWithContent) -> Iterator[str]:
+    """Yield the texts of an entry that somebody may read: original content, and the other texts of its record."""
+    entry, record = piece.entry, piece.line.record
+    if isinstance(entry, BundleSession):
+        yield "\n".join(_strings("", [entry.purpose, entry.metadata]))
+    if not isinstance(entry, BundleRecord) or record is None:
+        return
+    if piece.text is not None:
+        yield piece.text
+    elif piece.content is not None:
+        yield piece.content.decode("utf-8", "replace")
+    fields = msgspec.to_builtins(record)
+    if isinstance(record, ContextItem) and piece.text is not None:
+        fields.pop("content", None)
+    others = "\n".join(_strings("", fields))
+    if others:
+        yield others
+
+
+def _strings(name: str, value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of any shape
+    if isinstance(value, str):
+        is_text = " " in value or not value.isascii() or len(value) > _MAX_NAME
+        if is_text and not name.endswith(_WITHOUT_TEXT):
+            yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _strings(key, inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _strings(name, inner)

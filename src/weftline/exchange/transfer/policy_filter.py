@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 import msgspec
 from msgspec import UNSET, structs
 
-from weftline.access.patterns import Pattern
+from weftline.access.model import Pattern
 from weftline.exchange.record_log import record_text, redacted_records
 from weftline.exchange.record_log.engine_items import EngineItem, Sensitivity, by_reference, sensitivity_of
 from weftline.kernel.fields import ShortText
@@ -22,16 +22,16 @@ from weftline.records.model import (
 )
 from weftline.records.open_records import without_given
 from weftline.records.refs import Link, content_digest
-from weftline.safety.redaction.masker import ALL_CATEGORIES, DetectorCategory, Masker
-from weftline.safety.trust.policy import DEFAULT_POLICY
+from weftline.safety.redaction import ALL_CATEGORIES, DetectorCategory, Masker
+from weftline.safety.trust.model import DEFAULT_POLICY
 from weftline.sessions.messages.model import ADMINS
 from weftline.sessions.recorder import referenced_item_ids
 
 if TYPE_CHECKING:
     from weftline.records.model import ContextSummary, Record
     from weftline.records.refs import Maybe
-    from weftline.records.store import Redaction
-    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.records.schemas import Redaction
+    from weftline.safety.trust.model import TrustPolicy
 
 R = TypeVar("R", bound="Record")
 ItemKind = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+\Z")]

@@ -11,38 +11,41 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 from msgspec import structs
 
-from weftline.exchange.transfer.restore_board import NewCommits, NewEntries, NewTag, NextExpiry
 from weftline.exchange.transfer.restore_plan import (
     NO_EVENT,
+    NewCommits,
+    NewEntries,
     NewEvents,
     NewMessages,
     NewRecords,
     NewRedactions,
+    NewTag,
+    NewWindow,
+    NextExpiry,
     PlannedRecord,
+    WindowStep,
     record_key,
     record_of,
 )
-from weftline.exchange.transfer.restore_windows import NewWindow, WindowStep
-from weftline.history.board_lines import line_of
+from weftline.history.line_kinds import line_of
 from weftline.history.model import Author, Commit, Head, new_salt
 from weftline.history.snapshot_quota import SnapshotQuota
 from weftline.history.store import LineStore
-from weftline.indexing.pins.model import ItemPlace, PinLimitExceeded
-from weftline.indexing.pins.service import Pins
+from weftline.indexing.pins import ItemPlace, PinLimitExceeded, Pins
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weftline.kernel.identity import ANYONE, Actor, principal_of
 from weftline.kernel.ports import Cooperative
 from weftline.records.model import ContextItem
 from weftline.records.record_ids import VersionId
+from weftline.records.schemas import StoredRecord
 from weftline.records.sql import RecordStore
-from weftline.records.store import StoredRecord
 from weftline.sessions.events.model import EventImport, EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import RecordExists
 from weftline.sessions.store import SessionStore
 from weftline.state.board.board_writer import change_of
-from weftline.state.board.store import EntryStore
+from weftline.state.board.model import EntryStore
 from weftline.windows.store import WindowStore
 
 if TYPE_CHECKING:

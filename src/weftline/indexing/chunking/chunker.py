@@ -7,19 +7,19 @@ from bisect import bisect_right
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from weftline.indexing.chunking.media_types import TRANSCRIPTS, canonical_type, is_code
-from weftline.indexing.chunking.model import BLOCK, CHARACTER, SECTION, TextSpan
-from weftline.indexing.chunking.sentences import line_ends, sentence_ends, word_ends
-from weftline.indexing.chunking.strategies.code import outline_of_code
-from weftline.indexing.chunking.strategies.markdown import outline_of_markdown
-from weftline.indexing.chunking.strategies.plain import outline_of_pages, outline_of_plain
-from weftline.indexing.chunking.strategies.records import (
+from weftline.indexing.chunking.model import BLOCK, CHARACTER, SECTION, TextSpan, line_ends, sentence_ends, word_ends
+from weftline.indexing.chunking.outlines import (
+    outline_of_code,
     outline_of_json,
     outline_of_json_lines,
     outline_of_log,
+    outline_of_markdown,
+    outline_of_pages,
+    outline_of_plain,
     outline_of_rows,
+    outline_of_transcript,
 )
-from weftline.indexing.chunking.strategies.transcript import outline_of_transcript
+from weftline.indexing.chunking.reader import TRANSCRIPTS, canonical_type, is_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from weftline.access.plans.service import Plans
-from weftline.insight.alerts.description import describe
-from weftline.insight.alerts.model import WATCHED, AlertId, AlertNotFound, AlertResolved, AlertState
+from weftline.access.plan_warnings import Plans
+from weftline.insight.alerts.model import WATCHED, AlertId, AlertNotFound, AlertResolved, AlertState, describe
 from weftline.insight.alerts.service import Alerts
 from weftline.insight.alerts.sql import AlertFilter
-from weftline.kernel.alerts import AlertCondition, agent_subject
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded, invalid_cursor
+from weftline.kernel.events import AlertCondition, agent_subject
 from weftline.kernel.fields import Name
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation

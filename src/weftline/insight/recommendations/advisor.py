@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.access.plans.service import Plans
+from weftline.access.plan_warnings import Plans
 from weftline.insight.recommendations import commands
-from weftline.insight.recommendations.findings import ObservedCalls, RecommendationDraft, findings
+from weftline.insight.recommendations.findings import ObservedCalls, RecommendationDraft, findings, model_findings
 from weftline.insight.recommendations.model import (
     MIN_CALLS,
     Evidence,
@@ -18,16 +18,12 @@ from weftline.insight.recommendations.model import (
     Recommendation,
     no_recommendation,
 )
-from weftline.insight.recommendations.other_models import model_findings
-from weftline.insight.recommendations.recorded_calls import ReplayStores
-from weftline.insight.recommendations.replay import ReplayServices, document_of
+from weftline.insight.recommendations.recorded_calls import ReplayServices, ReplayStores, document_of
 from weftline.insight.recommendations.trials import Control, try_proposal
 from weftline.kernel.clock import Clock, to_micros
-from weftline.kernel.ports import Transactions
-from weftline.kernel.tokens import TokenCounters
+from weftline.kernel.ports import TokenCounters, Transactions
 from weftline.knowledge.sql import DocumentStore
-from weftline.models.language_models.catalog import Catalog
-from weftline.models.language_models.prices import Prices
+from weftline.models.language_models.catalog import Catalog, Prices
 from weftline.records.item_refs import DocumentName
 from weftline.state.agent_context.permissions import may_read_context
 from weftline.state.layers.service import Layers
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from weftline.insight.recommendations.model import Trial
-    from weftline.insight.recommendations.replay import RecordedWindow
+    from weftline.insight.recommendations.recorded_calls import RecordedWindow
     from weftline.insight.recommendations.trials import TrialResult
     from weftline.kernel.identity import Actor
     from weftline.state.layers.model import Layer

@@ -8,7 +8,7 @@ import msgspec
 
 from weftline.kernel.errors import NotFound
 from weftline.kernel.fields import Fraction
-from weftline.state.agent_context.compaction_settings import CompactionSettings
+from weftline.state.agent_context.settings import CompactionSettings
 from weftline.windows.model import Category
 
 # Fewer observations may be a coincidence: what is never used in 20 calls is used in less than 14 % of them, with a

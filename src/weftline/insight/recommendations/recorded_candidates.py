@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from weftline.models.language_models.model import ConversationMessage
-from weftline.prompts.assembly.model import Candidate, OmittedCandidate, PlannedBlock
-from weftline.prompts.assembly.passage_packer import DOUBT, MIN_PASSAGE_ROOM, PASSAGE_OVERHEAD, TURN_OVERHEAD
+from weftline.models.language_models.content import ConversationMessage
+from weftline.prompts.assembly.passages import DOUBT, MIN_PASSAGE_ROOM, PASSAGE_OVERHEAD, TURN_OVERHEAD
 from weftline.prompts.assembly.plan import Packed
-from weftline.prompts.assembly.prompt_items import item_tokens
+from weftline.prompts.assembly.prompt import item_tokens
+from weftline.prompts.assembly.receipts import Candidate, OmittedCandidate, PlannedBlock
+from weftline.prompts.efficiency import USED
 from weftline.search.model import STRONG_PROBABILITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weftline.models.language_models.model import BlockKind
-    from weftline.prompts.assembly.model import BlockPacking, CandidateKind
-    from weftline.prompts.assembly.receipts import Receipt
+    from weftline.models.language_models.content import BlockKind
+    from weftline.prompts.assembly.receipts import BlockPacking, CandidateKind, Receipt, StoredReceipt
 
-    # A set of items with their versions.
     ItemSet = frozenset[tuple[str, str]]
 
 
@@ -280,3 +279,21 @@ def _items(candidates: Iterable[Candidate]) -> ItemSet:
 
 def _over_budget(candidates: Iterable[Candidate]) -> list[OmittedCandidate]:
     return [OmittedCandidate(each.ref, "budget") for each in candidates]
+
+
+# Which items of a prompt its answer used, by the evidence that is stored with the receipt.
+
+TOOL = "tool:"
+
+
+def useful_items(stored: StoredReceipt) -> frozenset[str] | None:
+    """Return the refs of what the answer used and of what every prompt needs; None without a reported answer."""
+    if stored.scored is None:
+        return None
+    return frozenset(item.ref for item in stored.scored.items if item.use in USED or item.use == "required")
+
+
+def likelihoods(stored: StoredReceipt) -> dict[str, float]:
+    """Return how likely it is that the answer used each item, where texts were compared."""
+    items = () if stored.scored is None else stored.scored.items
+    return {item.ref: item.likelihood for item in items if item.likelihood is not None}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from datetime import date, datetime
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from weftline.indexing.chunking.model import ChunkingOptions
-from weftline.kernel.errors import ContentTooLarge, InvalidInput, NotFound
+from weftline.kernel.errors import ContentTooLarge, InvalidInput, NotFound, close_names
 from weftline.kernel.fields import Name, ShortText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 
 FieldType = Literal["string", "integer", "number", "boolean", "date"]
 TemplateName = Annotated[
@@ -219,3 +223,34 @@ def _is_date(text: str) -> bool:
 
 def _invalid(problem: str) -> InvalidInput:
     return InvalidInput(f"template: {problem}.", field="template")
+
+
+# The templates that come with Weftline: one TOML file each, next to this module.
+
+_FOLDER = Path(__file__).parent
+
+
+@cache
+def included_templates() -> dict[str, DomainTemplate]:
+    """Return the included templates by name."""
+    files = sorted(_FOLDER.glob("*.toml"))
+    return {template.name: template for template in map(_load, files)}
+
+
+def find_template(name: str) -> DomainTemplate:
+    """Return an included template."""
+    templates = included_templates()
+    if name not in templates:
+        raise TemplateNotFound(
+            f"There is no template '{name}'.",
+            resource_type="template",
+            resource_id=name,
+            available_alternatives=close_names(name, list(templates)) or list(templates),
+        )
+    return templates[name]
+
+
+def _load(file: Path) -> DomainTemplate:
+    template = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), DomainTemplate)
+    check_template(template)
+    return template

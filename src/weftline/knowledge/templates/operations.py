@@ -5,13 +5,14 @@ from __future__ import annotations
 from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.kernel.operation import Request, Response, shared_fields
 from weftline.knowledge.model import read_operation
-from weftline.knowledge.templates.catalog import find_template, included_templates
 from weftline.knowledge.templates.model import (
     DomainTemplate,
     ExampleQuestion,
     MetadataField,
     TemplateName,
     TemplateNotFound,
+    find_template,
+    included_templates,
 )
 
 

@@ -14,8 +14,14 @@ from weftline.kernel.errors import InvalidInput
 from weftline.kernel.json_input import encode_json_field
 from weftline.models.language_models.catalog import ModelInfo
 from weftline.models.language_models.content import (
+    BlockKind,
+    ConversationMessage,
     Media,
     Part,
+    Prompt,
+    Role,
+    ToolCall,
+    ToolDefinition,
     choice_at,
     content_at,
     list_at,
@@ -24,32 +30,22 @@ from weftline.models.language_models.content import (
     text_of,
     unmarked,
 )
-from weftline.models.language_models.model import (
-    BlockKind,
-    ConversationMessage,
-    Prompt,
-    Role,
-    ToolCall,
-    ToolDefinition,
-)
-from weftline.models.language_models.prompt_cache import (
-    CachePoint,
-    bridge_gaps,
-    check_ttl,
-    choose_breakpoints,
-    lifetimes,
-)
 from weftline.models.language_models.rendering import (
     DEFAULT_OPTIONS,
     SYSTEM_NOTE,
+    CachePoint,
     ParsedConversation,
     RenderOptions,
     accepts,
     block_ends,
+    bridge_gaps,
+    check_ttl,
+    choose_breakpoints,
     cumulative_tokens,
     input_schema,
     json_arguments,
     keep_native,
+    lifetimes,
     message_parts,
     ordered_tools,
     own_native,

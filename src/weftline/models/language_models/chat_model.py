@@ -12,7 +12,7 @@ from weftline.kernel.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weftline.models.language_models.usage import Usage
+    from weftline.models.language_models.answer_usage import Usage
 
 T = TypeVar("T")
 

@@ -8,8 +8,13 @@ from typing import Any, Final
 from weftline.kernel.json_input import encode_json_field
 from weftline.models.language_models.catalog import ModelInfo
 from weftline.models.language_models.content import (
+    ConversationMessage,
     Media,
     Part,
+    Prompt,
+    Role,
+    ToolCall,
+    ToolDefinition,
     choice_at,
     content_at,
     data_url,
@@ -18,8 +23,6 @@ from weftline.models.language_models.content import (
     text_at,
     text_of,
 )
-from weftline.models.language_models.model import ConversationMessage, Prompt, Role, ToolCall, ToolDefinition
-from weftline.models.language_models.prompt_cache import check_ttl
 from weftline.models.language_models.rendering import (
     BREAKPOINT,
     DEFAULT_OPTIONS,
@@ -28,6 +31,7 @@ from weftline.models.language_models.rendering import (
     PlacedMessage,
     RenderOptions,
     accepts,
+    check_ttl,
     function_tool,
     input_schema,
     keep_native,

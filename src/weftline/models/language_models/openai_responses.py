@@ -9,8 +9,13 @@ import msgspec
 from weftline.kernel.json_input import encode_json_field
 from weftline.models.language_models.catalog import ModelInfo
 from weftline.models.language_models.content import (
+    ConversationMessage,
     Media,
     Part,
+    Prompt,
+    Role,
+    ToolCall,
+    ToolDefinition,
     choice_at,
     content_at,
     data_url,
@@ -20,14 +25,13 @@ from weftline.models.language_models.content import (
     text_of,
     unmarked,
 )
-from weftline.models.language_models.model import ConversationMessage, Prompt, Role, ToolCall, ToolDefinition
-from weftline.models.language_models.prompt_cache import check_ttl
 from weftline.models.language_models.rendering import (
     BREAKPOINT,
     DEFAULT_OPTIONS,
     ParsedConversation,
     RenderOptions,
     accepts,
+    check_ttl,
     function_tool,
     input_schema,
     keep_native,

@@ -11,11 +11,100 @@ import msgspec
 from msgspec import structs
 
 from weftline.kernel.errors import InvalidInput
-from weftline.kernel.tokens import TokenCounter, approximate_tokens
-from weftline.models.language_models.catalog import ModelInfo
-from weftline.models.language_models.content import Media, Part, list_at, object_at, parts, text_at
-from weftline.models.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition, WireForm
-from weftline.models.language_models.prompt_cache import CachePoint, choose_breakpoints
+from weftline.kernel.json_input import encode_json_field
+from weftline.kernel.ports import TokenCounter, approximate_tokens
+from weftline.models.language_models.catalog import CacheRules, ModelInfo
+from weftline.models.language_models.content import (
+    BlockKind,
+    ConversationMessage,
+    Media,
+    Part,
+    Prompt,
+    ToolCall,
+    ToolDefinition,
+    WireForm,
+    list_at,
+    object_at,
+    parts,
+    text_at,
+)
+
+# Rules of prompt caches: which of the possible breakpoints a request marks.
+
+# Blocks that stay the same for many sessions or tasks: worth a longer lifetime than the conversation.
+_STABLE: frozenset[BlockKind] = frozenset({"layer", "pins"})
+
+
+class CachePoint(NamedTuple):
+    """A position of a request (tools, system and messages in hashed order) where a cache may end."""
+
+    position: int
+    prefix_tokens: int
+    kind: BlockKind | None = None
+
+    @property
+    def stable(self) -> bool:
+        return self.kind is None or self.kind in _STABLE
+
+
+def choose_breakpoints(points: Sequence[CachePoint], rules: CacheRules, limit: int | None = None) -> list[CachePoint]:
+    """Return the points to mark, in order: long enough to be cached, at most as many as the provider allows.
+
+    If there are too many, the first is kept because most calls share it, and the last ones because they cover most.
+    """
+    allowed = rules.max_breakpoints if limit is None else min(limit, rules.max_breakpoints)
+    if not rules.takes_marks or allowed == 0:
+        return []
+    long_enough = [point for point in points if point.prefix_tokens >= rules.min_tokens]
+    if len(long_enough) <= allowed:
+        return long_enough
+    return [*long_enough[:1], *long_enough[len(long_enough) - allowed + 1 :]] if allowed > 1 else long_enough[-1:]
+
+
+def bridge_gaps(chosen: Sequence[CachePoint], candidates: Sequence[CachePoint], rules: CacheRules) -> list[CachePoint]:
+    """Use spare breakpoints where two are further apart than the provider looks back.
+
+    An entry written at an earlier breakpoint is found only within ``lookback_blocks`` before a later one, so a
+    call that appends more blocks than that would miss it.
+    """
+    marked = sorted(chosen)
+    if not marked or not rules.lookback_blocks:
+        return marked
+    left = marked[-2].position if len(marked) > 1 else -1
+    right = marked[-1].position
+    # The breakpoint itself is the first position that the provider checks.
+    reach = rules.lookback_blocks - 1
+    while len(marked) < rules.max_breakpoints and right - left > reach:
+        reachable = [point for point in candidates if max(left, right - reach - 1) < point.position < right]
+        if not reachable:
+            break
+        marked.append(reachable[0])
+        right = reachable[0].position
+    return sorted(marked)
+
+
+def check_ttl(rules: CacheRules, ttl: str | None) -> None:
+    """Raise InvalidInput if the prompt cache of a model has no such lifetime."""
+    if ttl is not None and ttl not in rules.ttl_seconds:
+        allowed = ", ".join(rules.ttl_seconds) or "left out, this model has no prompt cache"
+        raise InvalidInput(f"cache_ttl: must be one of {allowed}", field="cache_ttl")
+
+
+def lifetimes(chosen: Sequence[CachePoint], rules: CacheRules, ttl: str | None) -> list[str | None]:
+    """Return the lifetime of each breakpoint, None for the provider's default.
+
+    A longer lifetime applies to the stable beginning only: the end of the conversation is superseded by the next call,
+    and longer lifetimes must come first.
+    """
+    check_ttl(rules, ttl)
+    named: list[str | None] = []
+    longer = ttl if ttl != rules.default_ttl else None
+    for point in chosen:
+        if not point.stable:
+            longer = None
+        named.append(longer)
+    return named
+
 
 # In the namespace of the tags that no text of others can imitate.
 SYSTEM_NOTE = "<weftline:system>\n{}\n</weftline:system>"
@@ -295,3 +384,70 @@ def routing_key(prompt: Prompt, options: RenderOptions) -> str:
 def keep_native(message: ConversationMessage, form: WireForm, given: Any, rendered: Any) -> ConversationMessage:  # noqa: ANN401 - JSON
     """Return the message with what the caller gave, if rendering it again would give something else."""
     return message if given == rendered else structs.replace(message, form=form, native=given)
+
+
+# Size of native content beyond what is counted as text: fields that only its provider knows.
+
+# Fields of the wire forms. Their names cost no tokens, nor do short values of those that only name something.
+_FIELDS = frozenset(
+    {
+        *("role", "type", "id", "status", "name", "content", "text", "refusal", "annotations", "index", "is_error"),
+        *("tool_calls", "function", "arguments", "input", "output", "call_id", "tool_call_id", "tool_use_id"),
+        *("image_url", "url", "detail", "source", "media_type", "data", "file", "file_data", "filename"),
+        *("input_audio", "format"),
+    }
+)
+_NAMING = frozenset(
+    {"role", "type", "id", "status", "call_id", "tool_call_id", "tool_use_id", "media_type", "detail", "format"}
+)
+_MAX_NAME = 128
+
+
+def native_characters(value: Any, field: str = "") -> int:  # noqa: ANN401 - JSON of a provider
+    """Return the characters of native content that a provider may count, media included."""
+    if isinstance(value, str):
+        return 0 if field in _NAMING and len(value) <= _MAX_NAME else len(value)
+    if isinstance(value, dict):
+        names = sum(len(name) for name in value if name not in _FIELDS)
+        return names + sum(native_characters(each, name) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return sum(native_characters(each, field) for each in value)
+    return 0 if value is None or isinstance(value, bool) else len(str(value))
+
+
+# The neutral form: messages and tools as Weftline itself represents them.
+
+
+def parse(messages: object, *, system: object = None, tools: object = None) -> ParsedConversation:
+    """Read messages and tools in neutral form."""
+    for name, value in (("messages", messages), ("system", system), ("tools", tools)):
+        encode_json_field(name, value)
+    found = [
+        _converted(given, ConversationMessage, f"messages[{at}]")
+        for at, given in enumerate(list_at(messages, "messages"))
+    ]
+    if system is not None:
+        found.insert(0, ConversationMessage(role="system", content=text_at(system, "system", required=False)))
+    given_tools = [] if tools is None else list_at(tools, "tools")
+    defined = [_converted(given, ToolDefinition, f"tools[{at}]") for at, given in enumerate(given_tools)]
+    return ParsedConversation(found, check_tool_names(defined))
+
+
+def render(prompt: Prompt) -> dict[str, Any]:
+    """Return a prompt as plain JSON: messages in order, nothing merged, dropped or marked."""
+    messages = [msgspec.to_builtins(message) for block in prompt.blocks for message in block.messages]
+    return {
+        "model": prompt.model,
+        "messages": messages,
+        "tools": [msgspec.to_builtins(tool) for tool in sorted(prompt.tools, key=lambda tool: tool.name)],
+        "max_output_tokens": prompt.max_output_tokens,
+    }
+
+
+def _converted(given: object, kind: Any, path: str) -> Any:  # noqa: ANN401 - a struct and its type
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        field = path + place.rstrip("`")
+        raise InvalidInput(f"{field}: {message}", field=field) from error

@@ -10,12 +10,18 @@ from typing import Any
 import msgspec
 
 from weftline.kernel.errors import Unavailable
-from weftline.kernel.tokens import TokenCounter, TokenCounters, approximate_tokens
+from weftline.kernel.ports import TokenCounter, TokenCounters, approximate_tokens
 from weftline.models.language_models.catalog import ModelInfo
-from weftline.models.language_models.content import CACHE_MARKS, Media, parts
-from weftline.models.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolDefinition
-from weftline.models.language_models.native_size import native_characters
-from weftline.models.language_models.rendering import message_parts
+from weftline.models.language_models.content import (
+    CACHE_MARKS,
+    ConversationMessage,
+    Media,
+    Prompt,
+    PromptBlock,
+    ToolDefinition,
+    parts,
+)
+from weftline.models.language_models.rendering import message_parts, native_characters
 
 # Above the estimate, so that a prompt stays within the limit although no tokenizer says how long it is.
 SAFETY_MARGIN = 1.1

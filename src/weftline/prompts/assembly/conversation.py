@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
-from weftline.models.language_models.content import Media
-from weftline.models.language_models.model import ConversationMessage, ToolCall
+from weftline.models.language_models.content import ConversationMessage, Media, ToolCall
 from weftline.models.language_models.rendering import message_parts, plain_text
 from weftline.models.language_models.token_counts import PromptCounter
-from weftline.prompts.assembly.key_facts import FactsRoom, Reading, StatedFact, Unread, chosen_facts, is_message
-from weftline.prompts.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
+from weftline.prompts.assembly.packers import FactsRoom, Reading, StatedFact, Unread, chosen_facts, is_message
 from weftline.prompts.assembly.plan import FittedConversation
 from weftline.prompts.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted
+from weftline.prompts.assembly.receipts import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weftline.safety.trust.model import Source, Trust
-from weftline.state.layers.data_elements import data_element, data_message, with_texts
-from weftline.state.layers.tags import sanitise_message
+from weftline.state.layers.prefix import data_element, data_message, sanitise_message, with_texts
 from weftline.windows.budget import Fit, SizedEvent, budgets_for, fit, required_tokens, shorten
 from weftline.windows.compaction.compacted_events import EventInPart, SummaryOfEvents
 from weftline.windows.compaction.digest import digest
-from weftline.windows.compaction.expansion import summary_ref
 from weftline.windows.compaction.records import summary_id
+from weftline.windows.compaction.views import summary_ref
 from weftline.windows.model import (
     Category,
     WindowEvent,

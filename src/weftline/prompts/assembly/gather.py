@@ -2,57 +2,68 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from weftline.exchange.missing_context.model import GapQuery
-from weftline.exchange.missing_context.service import Gaps
+from weftline.exchange.missing_context import GapQuery, Gaps
 from weftline.kernel.clock import Clock
 from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
 from weftline.knowledge.sql import DocumentStore
-from weftline.models.budgets.service import Budgets
-from weftline.models.language_models.factors import UsageFactor
-from weftline.models.metering.sql import UsageStore
-from weftline.prompts.assembly.model import digest_of
+from weftline.models.budget_limits import Budgets
+from weftline.models.language_models.content import ConversationMessage
+from weftline.models.sql import UsageFactor, UsageStore
+from weftline.prompts.assembly.packers import PackedText, TextPacker
 from weftline.prompts.assembly.plan import Previous
-from weftline.prompts.assembly.receipts import Receipt, ReceiptPruned, blocks_with_texts
+from weftline.prompts.assembly.prompt_trust import ItemTrust, item_trust
+from weftline.prompts.assembly.receipts import (
+    OmittedCandidate,
+    PlannedBlock,
+    Receipt,
+    ReceiptPruned,
+    blocks_with_texts,
+    digest_of,
+)
 from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.records.sql import RecordStore
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.safety.trust.model import Source, Trust, TrustPolicies
 from weftline.search.task_queries import Turn
 from weftline.sessions.model import Session, SessionArchived, find_session
 from weftline.sessions.store import SessionStore
+from weftline.state.agent_context.memory_version import pin_first_memory
 from weftline.state.agent_context.service import Contexts
-from weftline.state.agent_context.session_memory import pin_first_memory
 from weftline.state.board.service import Boards
+from weftline.state.layers.prefix import render_layers, sanitise
 from weftline.state.layers.service import Layers
-from weftline.windows.admission import is_recorded
 from weftline.windows.compaction.service import Compactions
-from weftline.windows.instructions import is_from_above
-from weftline.windows.model import WindowNotFound
-from weftline.windows.review import EventHolds
+from weftline.windows.model import INLINE_ID, EventDraft, WindowNotFound, is_from_above
 from weftline.windows.service import Windows
+from weftline.windows.shared_windows import EventHolds
+from weftline.windows.window_writer import is_recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weftline.exchange.missing_context.model import Gap
+    from weftline.exchange.missing_context import Gap
     from weftline.kernel.ports import CacheKey
-    from weftline.models.budgets.model import BudgetName, BudgetUse
-    from weftline.prompts.assembly.model import PlannedBlock
+    from weftline.models.budgets import BudgetName, BudgetUse
+    from weftline.prompts.assembly.packers import CountMessages
+    from weftline.prompts.assembly.prompt_trust import Screening
     from weftline.prompts.assembly.receipts import ReceiptBlock
-    from weftline.safety.trust.policy import TrustPolicy
-    from weftline.state.agent_context.critical import CriticalUpdate
+    from weftline.safety.trust.model import TrustPolicy
+    from weftline.search.passages import ChunkPassage
+    from weftline.state.agent_context.permissions import CriticalUpdate
     from weftline.state.agent_context.store import PinnedContext
     from weftline.state.board.model import EntryWithValue
     from weftline.state.layers.model import Layer
     from weftline.windows.compaction.sql import AppliedCompaction
-    from weftline.windows.model import EventDraft, Window, WindowEvent
+    from weftline.windows.model import Window, WindowEvent
+
 
 _MAX_GAPS = 20
 # Memory of a block, candidate or omission of a receipt, and of a token of its texts.
@@ -288,3 +299,149 @@ async def _stored_prompt(stores: AssemblyStores, receipt: Receipt) -> PreviousPr
 
 def _open_gaps(session_id: str) -> GapQuery:
     return GapQuery(session_id=session_id, states=_OPEN, severity="info", task_id=None, after=None)
+
+
+# Conversations given inline with a call: each message is an event with an id that follows from its content.
+#
+# The id covers the message and all before it. A conversation that is sent again with each turn is therefore
+# recognised, and only its new messages are added to the window.
+
+_ID_DIGITS = 32
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def drafts_of(messages: Sequence[ConversationMessage]) -> list[EventDraft]:
+    """Return the events of a conversation."""
+    chain = hashlib.sha256()
+    drafts = []
+    for message in messages:
+        chain.update(_encode(message))
+        drafts.append(EventDraft(event_id=f"{INLINE_ID}{chain.hexdigest()[:_ID_DIGITS]}", message=message))
+    return drafts
+
+
+# Turns what was gathered into the materials of a plan. Texts that others wrote are screened on the way.
+
+_BOARD = "board of the session"
+_MISSING = "open questions"
+_LINE = "\n  "
+
+
+class ScreenedTexts(NamedTuple):
+    """Texts that may go into a prompt, and those that the policy leaves out."""
+
+    kept: list[PackedText]
+    omitted: list[OmittedCandidate]
+
+    @classmethod
+    def of(cls, texts: Iterable[PackedText], screening: Screening) -> ScreenedTexts:
+        found = cls([], [])
+        for each in texts:
+            reason = screening.omission(each.ref, each.text, each.trust)
+            if reason is None:
+                found.kept.append(each._replace(text=screening.shown(each.text)))
+            else:
+                found.omitted.append(reason)
+        return found
+
+
+def layer_blocks(layers: Sequence[Layer], count: CountMessages) -> list[PlannedBlock]:
+    """Return the block of the layers, the beginning of every prompt."""
+    messages = (ConversationMessage(role="system", content=render_layers(layers)),)
+    block = PlannedBlock(
+        block_id="layers",
+        kind="layer",
+        messages=messages,
+        tokens=count(messages),
+        items=layer_versions(layers),
+        source=Source.SYSTEM,
+        trust=Trust.TRUSTED,
+    )
+    return [block] if layers else []
+
+
+def layer_versions(layers: Iterable[Layer]) -> dict[str, str]:
+    """Return the versions of layers by the ids of their lines."""
+    return {layer.line_id or f"layer:{layer.name}": f"{layer.version}" for layer in layers}
+
+
+def task_block(task: str, count: CountMessages, found: ItemTrust | None = None) -> PlannedBlock:
+    """Return the block of the task, which the caller itself gave; ``found``: it looks like an attack."""
+    messages = (ConversationMessage(role="user", content=sanitise(task)),)
+    digest = digest_of(messages).hex()[:16]
+    return PlannedBlock(
+        block_id=f"task:{digest}",
+        kind="task",
+        messages=messages,
+        tokens=count(messages),
+        items={f"task:{digest}": ""},
+        source=Source.SYSTEM if found is None else found.source,
+        trust=Trust.TRUSTED if found is None else found.trust,
+    )
+
+
+def board_texts(
+    session_id: str, entries: Sequence[EntryWithValue], scores: Mapping[str, float], reader: str
+) -> list[PackedText]:
+    """Return the entries of a board, those relevant for the task first, then the newest."""
+
+    def rank(found: EntryWithValue) -> tuple[float, int, str]:
+        return (-scores.get(found.entry.key, 0.0), -found.entry.written_at, found.entry.key)
+
+    return [
+        PackedText(
+            ref=f"board:{session_id}/{found.entry.key}",
+            version=f"{found.entry.incarnation}.{found.entry.version}",
+            text=_listed(f"{found.entry.key} (by {found.entry.written_by})", found.value),
+            trust=item_trust(found.entry.trust, found.entry.written_by, reader),
+            score=scores.get(found.entry.key),
+        )
+        for found in sorted(entries, key=rank)
+    ]
+
+
+def board_packer(texts: Sequence[PackedText], count: CountMessages, *, mark_words: bool = False) -> TextPacker:
+    return TextPacker("board", "board", _BOARD, texts, count, mark_words)
+
+
+def missing_texts(gaps: Sequence[Gap], suspicious: Mapping[str, ItemTrust]) -> list[PackedText]:
+    """Return the open questions, most severe first."""
+    return [
+        PackedText(
+            ref=gap.record.missing_id,
+            version=gap.record.status,
+            text=_listed(gap.record.severity, gap.record.question),
+            trust=suspicious.get(gap.record.missing_id) or ItemTrust(Source.AGENT, Trust.UNTRUSTED),
+        )
+        for gap in gaps
+    ]
+
+
+def missing_packer(texts: Sequence[PackedText], count: CountMessages, *, mark_words: bool = False) -> TextPacker:
+    return TextPacker("missing", "missing", _MISSING, texts, count, mark_words)
+
+
+def _listed(name: str, text: str) -> str:
+    """Return an item of a list; its further lines are indented, so that none passes for another item."""
+    return f"- {name}: {_LINE.join(text.splitlines())}"
+
+
+# Tokens of the whole documents that passages come from, to compare prompts with.
+
+
+async def document_tokens(passages: Iterable[ChunkPassage], documents: DocumentStore) -> int:
+    """Return the tokens of the documents that these passages come from, each once.
+
+    A document has as many tokens per byte as its passages. The tokens are estimates, before any factor of a model.
+    """
+    by_document: dict[tuple[str, str], list[ChunkPassage]] = {}
+    for passage in passages:
+        by_document.setdefault((passage.chunk.place, passage.chunk.item), []).append(passage)
+    total = 0
+    for domain in sorted({place for place, _ in by_document}):
+        found = await documents.find_all(domain, [item for place, item in by_document if place == domain])
+        for item, document in found.items():
+            chunks = by_document[domain, item]
+            tokens, size = sum(c.chunk.tokens for c in chunks), sum(len(c.text.encode()) for c in chunks)
+            total += max(tokens, round(document.text_bytes * tokens / size)) if size else tokens
+    return total

@@ -17,19 +17,25 @@ from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 from weftline.knowledge.model import DomainName, DomainNotFound
-from weftline.models.budgets.model import BudgetExceeded, BudgetName
+from weftline.models.budgets import BudgetExceeded, BudgetName
 from weftline.models.language_models.answers import MAX_ANSWER, MAX_TOOL_CALLS, read_answer
-from weftline.models.language_models.wire import PromptForm, parse
-from weftline.prompts.assembly.model import ContextOverBudget, PlanMode
+from weftline.models.language_models.conversation_requests import PromptForm, parse
 from weftline.prompts.assembly.prompt_trust import DataMarking, PromptBlocked
 from weftline.prompts.assembly.receipt_operations import ReceiptId
-from weftline.prompts.assembly.receipts import Confidence, ReceiptNotFound, Savings, ToolSavings
+from weftline.prompts.assembly.receipts import (
+    Confidence,
+    ContextOverBudget,
+    PlanMode,
+    ReceiptNotFound,
+    Savings,
+    ToolSavings,
+)
 from weftline.prompts.assembly.service import Assembled, Assembler, AssemblyRequest
 from weftline.prompts.assembly.usage_report import CallReports, MetricsEmitted, UsageConflict, UsageReport
 from weftline.safety.trust.gate import ContentBlocked
-from weftline.safety.trust.views import TrustInfo, trust_info
+from weftline.safety.trust.model import TrustInfo, trust_info
 from weftline.search.results import PendingItems, ResolvedReference, resolved_references
-from weftline.sessions.messages.categories import ProtectedCategory
+from weftline.sessions.messages.model import ProtectedCategory
 from weftline.sessions.model import NotMember, SessionArchived, SessionId, SessionNotFound
 from weftline.state.layers.model import LayerViolation
 from weftline.windows.model import EventExists, WindowChanged, WindowTooSmall

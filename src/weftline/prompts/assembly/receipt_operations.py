@@ -8,35 +8,38 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from weftline.access.plans.service import Plans
-from weftline.kernel.clock import from_micros, to_micros
+from weftline.access.plan_warnings import Plans
+from weftline.kernel.clock import TimestampText, from_micros, parse_timestamp, to_micros
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Name
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
-from weftline.kernel.timestamps import TimestampText, parse_timestamp
-from weftline.models.budgets.model import BudgetName
+from weftline.models.budgets import BudgetName
 from weftline.models.language_models.catalog import Catalog
-from weftline.models.language_models.wire import PromptForm
-from weftline.models.metering.model import OTHER
-from weftline.prompts.assembly.model import Candidate, Modelled, OmittedCandidate, PlanMode, Shortening
+from weftline.models.language_models.conversation_requests import PromptForm
+from weftline.models.metering import OTHER
 from weftline.prompts.assembly.receipts import (
+    Candidate,
     CompactionUse,
     Confidence,
     CountingMethod,
+    Modelled,
+    OmittedCandidate,
+    PlanMode,
     ReceiptBlock,
     ReceiptNotFound,
     ReceiptPruned,
     ReportedUsage,
     Savings,
     SavingsTotal,
+    Shortening,
     TokenLimits,
     ToolSavings,
 )
 from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.assembly.stored_prompts import StoredPrompts, find_receipt, tasks_of
 from weftline.prompts.assembly.validation import validate_earlier
-from weftline.prompts.efficiency.model import Efficiency, EfficiencyBasis
+from weftline.prompts.efficiency import Efficiency, EfficiencyBasis
 from weftline.records.sql import RecordStore
 from weftline.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
 from weftline.state.layers.model import LayerViolation

@@ -11,14 +11,13 @@ from weftline.access.grants import may_read_as_admin
 from weftline.access.sql import AccessStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.identity import PRINCIPAL, Actor
-from weftline.prompts.assembly.model import digest_of
-from weftline.prompts.assembly.receipts import decode_messages
+from weftline.prompts.assembly.receipts import decode_messages, digest_of
 from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.records import model as records
 from weftline.records.record_ids import ReceiptOrigin
 from weftline.records.refs import Link, ModelApiMapping
 from weftline.records.vocabulary import SCHEMA_VERSION
-from weftline.sessions.envelopes import session_envelope
+from weftline.sessions.recorder import session_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weftline.indexing.collections.model import SOURCES, WINDOWS, Source
+from weftline.indexing.collections import SOURCES, WINDOWS, Source
 from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.records.vocabulary import OmissionReason
 from weftline.search.model import (
@@ -20,13 +20,12 @@ from weftline.search.model import (
     is_near_duplicate,
 )
 from weftline.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
-from weftline.search.passages import ChunkPassage
+from weftline.search.passages import ChunkPassage, unreadable_reasons
 from weftline.search.references import Reference
 from weftline.search.results import PendingItems, pending_items
 from weftline.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weftline.search.scope import RequestedScope
 from weftline.search.task_queries import Turn, continued_query, is_empty, task_queries
-from weftline.search.unreadable import unreadable_reasons
 from weftline.state.agent_context.store import PinnedContext
 
 if TYPE_CHECKING:

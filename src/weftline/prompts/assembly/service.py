@@ -17,17 +17,14 @@ from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
-from weftline.kernel.ports import Transactions
+from weftline.kernel.ports import TokenCounters, Transactions
 from weftline.kernel.thread_pools import ASSEMBLY_THREADS, SEARCH_THREADS
-from weftline.kernel.tokens import TokenCounters
-from weftline.models.budgets.model import BudgetExceeded
-from weftline.models.budgets.service import warn_of
-from weftline.models.language_models.catalog import Catalog, ModelInfo
-from weftline.models.language_models.prices import Prices
-from weftline.models.language_models.prompt_cache import check_ttl
-from weftline.models.language_models.rendering import ParsedConversation, RenderOptions
+from weftline.models.budget_limits import warn_of
+from weftline.models.budgets import BudgetExceeded
+from weftline.models.language_models.catalog import Catalog, ModelInfo, Prices
+from weftline.models.language_models.conversation_requests import PromptForm, render
+from weftline.models.language_models.rendering import ParsedConversation, RenderOptions, check_ttl
 from weftline.models.language_models.token_counts import CountCache, PromptCounter
-from weftline.models.language_models.wire import PromptForm, render
 from weftline.prompts.assembly.conversation import (
     EventPreparer,
     PreparedEventCache,
@@ -35,15 +32,6 @@ from weftline.prompts.assembly.conversation import (
     WindowConversation,
     without_summaries,
 )
-from weftline.prompts.assembly.costs import (
-    FRAMING_TOKENS,
-    DoubtLimit,
-    cache_costs,
-    is_warm,
-    originals_room,
-    passage_tokens,
-)
-from weftline.prompts.assembly.document_sizes import document_tokens
 from weftline.prompts.assembly.gather import (
     AssemblyStores,
     Gathered,
@@ -51,92 +39,93 @@ from weftline.prompts.assembly.gather import (
     NotPrepared,
     PreviousPrompt,
     PromptCache,
-    gather,
-    prepare,
-)
-from weftline.prompts.assembly.inline import drafts_of
-from weftline.prompts.assembly.key_facts import READINGS
-from weftline.prompts.assembly.materials import (
     ScreenedTexts,
     board_packer,
     board_texts,
+    document_tokens,
+    drafts_of,
+    gather,
     layer_blocks,
     missing_packer,
     missing_texts,
+    prepare,
     task_block,
 )
-from weftline.prompts.assembly.model import (
-    Candidate,
-    OmittedCandidate,
-    RepeatedCandidate,
-    digest_of,
-    with_included,
+from weftline.prompts.assembly.packers import READINGS
+from weftline.prompts.assembly.passages import PassagePacker, candidate_of, pinned_texts, pins_packer
+from weftline.prompts.assembly.plan import (
+    FRAMING_TOKENS,
+    DoubtLimit,
+    Materials,
+    cache_costs,
+    is_warm,
+    make_plan,
+    originals_room,
+    passage_tokens,
 )
-from weftline.prompts.assembly.passage_packer import PassagePacker, candidate_of, pinned_texts, pins_packer
-from weftline.prompts.assembly.plan import Materials, make_plan
-from weftline.prompts.assembly.prompt import cache_points_of, prompt_of
-from weftline.prompts.assembly.prompt_items import expected_use
-from weftline.prompts.assembly.prompt_trust import SUSPICIOUS, DataMarking, Screening
+from weftline.prompts.assembly.prompt import cache_points_of, expected_use, prompt_of, savings_of
+from weftline.prompts.assembly.prompt_trust import SUSPICIOUS, DataMarking, RequestTrust, Screening, request_trust
 from weftline.prompts.assembly.receipts import (
     PLATFORM_ID,
     SWITCHED_OFF,
+    Candidate,
     CompactionUse,
     Confidence,
     CountingMethod,
+    OmittedCandidate,
     Receipt,
     ReceiptBlock,
+    RepeatedCandidate,
     Savings,
     TokenLimits,
     ToolSavings,
+    digest_of,
     prompt_hash,
     texts_of,
+    with_included,
 )
 from weftline.prompts.assembly.records import turn_envelope
-from weftline.prompts.assembly.request_trust import RequestTrust, request_trust
 from weftline.prompts.assembly.retrieval import EVERY_SCORE, SURROUNDING_PLACES, RetrievalRequest, retrieve
-from weftline.prompts.assembly.savings import savings_of
-from weftline.prompts.assembly.usage_entries import call_entry
-from weftline.prompts.assembly.validation import validate_prompt
-from weftline.prompts.assembly.validity import ValidityStores, invalid_items, to_check
-from weftline.prompts.tools.selection import SelectionRequest, ToolSelector
+from weftline.prompts.assembly.usage_report import call_entry
+from weftline.prompts.assembly.validation import ValidityStores, invalid_items, to_check, validate_prompt
+from weftline.prompts.tools.registry import SelectionRequest, ToolSelector
 from weftline.records.model import ContextSummary
 from weftline.safety.trust.model import INJECTION, Trust, TrustLabel
-from weftline.safety.trust.scanner import ContentScanner
-from weftline.safety.trust.security_events import detection_event
+from weftline.safety.trust.scanner import ContentScanner, detection_event
 from weftline.search.items import WindowPlace
 from weftline.search.model import RankingWeights
 from weftline.search.retriever import Retriever
 from weftline.sessions.model import find_session
 from weftline.sessions.recorder import Recorder
-from weftline.state.layers.tags import sanitise_tool
-from weftline.windows.admission import submitted_texts
+from weftline.state.layers.prefix import sanitise_tool
 from weftline.windows.budget import budgets_for
 from weftline.windows.compaction.compacted_events import compacted_parts
 from weftline.windows.compaction.facts.extraction import extract_in_turns
 from weftline.windows.model import WindowChanged
+from weftline.windows.window_writer import submitted_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weftline.kernel.errors import Violation
-    from weftline.models.budgets.model import BudgetUse
-    from weftline.models.language_models.model import ConversationMessage, Prompt, ToolDefinition
-    from weftline.models.language_models.prices import Rates
+    from weftline.models.budgets import BudgetUse
+    from weftline.models.language_models.catalog import Rates
+    from weftline.models.language_models.content import ConversationMessage, Prompt, ToolDefinition
     from weftline.models.language_models.token_counts import PromptCount
     from weftline.prompts.assembly.conversation import CompactedPart, Prepared
-    from weftline.prompts.assembly.model import (
+    from weftline.prompts.assembly.plan import Previous
+    from weftline.prompts.assembly.receipts import (
         BlockPacking,
         CacheCosts,
         CandidateKind,
         Plan,
         PlannedBlock,
     )
-    from weftline.prompts.assembly.plan import Previous
     from weftline.prompts.assembly.retrieval import Retrieved
-    from weftline.prompts.tools.selection import ToolSelection
+    from weftline.prompts.tools.registry import ToolSelection
     from weftline.search.passages import ChunkPassage
     from weftline.search.references import Reference
-    from weftline.state.agent_context.critical import CriticalUpdate
+    from weftline.state.agent_context.permissions import CriticalUpdate
     from weftline.windows.model import EventDraft, Window
 
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"

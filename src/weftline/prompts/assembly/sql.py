@@ -10,7 +10,7 @@ from msgspec import structs
 from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.prompts.assembly.receipts import Receipt, ReportedUsage, SavingsTotal, StoredReceipt
-from weftline.prompts.efficiency.model import Efficiency
+from weftline.prompts.efficiency import Efficiency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

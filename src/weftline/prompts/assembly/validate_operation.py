@@ -12,18 +12,16 @@ from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
 from weftline.models.language_models.catalog import Catalog
-from weftline.models.language_models.wire import PromptForm
-from weftline.prompts.assembly.materials import layer_versions
-from weftline.prompts.assembly.prompt_trust import PromptBlocked, Screening
+from weftline.models.language_models.conversation_requests import PromptForm
+from weftline.prompts.assembly.gather import layer_versions
+from weftline.prompts.assembly.prompt_trust import PromptBlocked, Screening, fields_trust, turns_trust
 from weftline.prompts.assembly.receipt_operations import ReceiptId
 from weftline.prompts.assembly.receipts import ReceiptNotFound, ReceiptPruned
-from weftline.prompts.assembly.request_trust import fields_trust, turns_trust
-from weftline.prompts.assembly.sent_prompt import PromptAltered, check_sent
 from weftline.prompts.assembly.sql import ReceiptStore
-from weftline.prompts.assembly.stored_prompts import StoredPrompts
+from weftline.prompts.assembly.stored_prompts import PromptAltered, StoredPrompts, check_sent
 from weftline.prompts.assembly.validation import system_refs, validate_prompt
 from weftline.records.sql import RecordStore
-from weftline.safety.trust.policy import TrustPolicies, TrustPolicy
+from weftline.safety.trust.model import TrustPolicies, TrustPolicy
 from weftline.safety.trust.scanner import ContentScanner
 from weftline.state.layers.model import LayerViolation
 from weftline.state.layers.service import Layers
@@ -31,8 +29,7 @@ from weftline.windows.service import Windows
 
 if TYPE_CHECKING:
     from weftline.prompts.assembly.receipts import Receipt
-    from weftline.prompts.assembly.sent_prompt import AddedParts
-    from weftline.prompts.assembly.stored_prompts import StoredPrompt
+    from weftline.prompts.assembly.stored_prompts import AddedParts, StoredPrompt
     from weftline.windows.model import WindowEvent
 
 

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weftline.exchange.record_log.lookup import RecordFinder
 from weftline.models.language_models.rendering import message_parts
-from weftline.state.layers.data_elements import is_data
+from weftline.prompts.assembly.records import item_id
+from weftline.records.record_ids import StoredRecordId, VersionId, parse_item_id
+from weftline.search.passages import readable_chunks
+from weftline.search.persistent_memory import SearchStores, current_refs, memory_place
 from weftline.state.layers.model import LayerViolation
-from weftline.state.layers.prefix import check_prefix, check_sections, imitated_tag
-from weftline.state.layers.tags import imitates, texts_of
+from weftline.state.layers.prefix import check_prefix, check_sections, imitated_tag, imitates, is_data, texts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weftline.models.language_models.model import ConversationMessage, ToolDefinition
-    from weftline.prompts.assembly.model import PlannedBlock
+    from weftline.models.language_models.content import ConversationMessage, ToolDefinition
+    from weftline.prompts.assembly.receipts import PlannedBlock
+    from weftline.state.agent_context.store import PinnedContext
     from weftline.state.layers.model import Layer
 
 
@@ -106,3 +110,50 @@ def _texts(message: ConversationMessage) -> Iterable[str]:
     if message.name is not None or message.tool_calls or message.native is not None:
         fields: Any = (message.name or "", msgspec.to_builtins(message.tool_calls), message.native)
         yield from texts_of(fields)
+
+
+# Checks that the content of an earlier prompt may still be sent: it exists, unchanged, and the caller may read it.
+
+_CHECKED = ("retrieved", "pins")
+
+
+class ValidityStores(msgspec.Struct, frozen=True):
+    """Stores in which the items of a prompt are looked up."""
+
+    search: SearchStores
+    finder: RecordFinder
+
+
+def to_check(blocks: Iterable[PlannedBlock], current: Mapping[str, str]) -> dict[str, str]:
+    """Return the passages in blocks that the current search has not just read, by ref."""
+    items = {ref: version for block in blocks if block.kind in _CHECKED for ref, version in block.items.items()}
+    return {ref: version for ref, version in items.items() if current.get(ref) != version}
+
+
+async def invalid_items(items: Mapping[str, str], held: PinnedContext | None, stores: ValidityStores) -> frozenset[str]:
+    """Return the items that were removed, changed or redacted, or that the caller may not read any more.
+
+    ``held`` is the snapshot of the session: entries of memory that are not in it, after a pull, are not valid.
+    """
+    chunks = {ref: key for ref in items if (key := _chunk_key(ref)) is not None}
+    readable = await readable_chunks(chunks.values(), stores.search) if chunks else set[tuple[str, int]]()
+    others = {ref: parse_item_id(item_id(ref, version)) for ref, version in items.items() if ref not in chunks}
+    named = {ref: each for ref, each in others.items() if not isinstance(each.origin, StoredRecordId)}
+    found = await (await stores.finder.look(None)).records(list(named.values())) if named else []
+    valid = {ref for ref, key in chunks.items() if key in readable}
+    valid |= {ref for ref, record in zip(named, found, strict=True) if record is not None and record.redaction is None}
+    memories = {ref: name for ref in valid if (name := _memory_entry(ref, items[ref])) is not None}
+    valid -= memories.keys() - await current_refs(memories, stores.search, held)
+    return frozenset(ref for ref in items if ref not in valid)
+
+
+def _memory_entry(ref: str, version: str) -> VersionId | None:
+    """Return the version of an entry of persistent memory; None if the item is something else."""
+    name = VersionId.parse(item_id(ref, version))
+    return None if name is None or memory_place(name.line_id) is None else name
+
+
+def _chunk_key(ref: str) -> tuple[str, int] | None:
+    """Return collection and number of a chunk's ref, such as domain:handbook/42; None if it names an item."""
+    collection, _, number = ref.rpartition("/")
+    return (collection, int(number)) if collection.startswith("domain:") and number.isdecimal() else None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from weftline.access.patterns import Pattern
+from weftline.access.model import Pattern
 from weftline.access.steps import ToolNotInStep
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
@@ -51,7 +51,7 @@ from weftline.prompts.gateway.sql import GatewayStore
 from weftline.prompts.tools.model import ToolNameTaken
 from weftline.safety.trust.gate import ContentBlocked, ContentQuarantined
 from weftline.safety.trust.scanner import ContentScanner
-from weftline.sessions.events.webhooks.model import AddressNotAllowed, check_url, shown_url
+from weftline.sessions.events.webhooks import AddressNotAllowed, check_url, shown_url
 
 _SEALED = "(stored encrypted)"
 Command = Annotated[

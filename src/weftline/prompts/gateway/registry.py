@@ -17,8 +17,7 @@ from weftline.kernel.errors import ContentTooLarge, InvalidInput
 from weftline.kernel.operation import SubmittedText
 from weftline.prompts.gateway.model import GatewayTool, tool_name
 from weftline.prompts.gateway.sql import GatewayStore
-from weftline.prompts.tools.definitions import ToolToRegister, cleaned, portable_names, shown_text
-from weftline.prompts.tools.model import TENANT, ToolNotRegistered
+from weftline.prompts.tools.model import TENANT, ToolNotRegistered, ToolToRegister, cleaned, portable_names, shown_text
 from weftline.prompts.tools.registry import ToolRegistry
 from weftline.safety.trust.gate import ContentBlocked, ContentQuarantined, IncomingContent
 from weftline.safety.trust.model import Source

@@ -18,7 +18,7 @@ from weftline.kernel.operation import Effect, RateClass, Request, Response, Sess
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from weftline.models.language_models.model import ToolDefinition
+    from weftline.models.language_models.content import ToolDefinition
 
 DEFAULT_LIMIT = 5
 

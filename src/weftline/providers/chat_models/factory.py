@@ -9,9 +9,9 @@ from weftline.models.language_models.chat_model import ChatCaller, ChatMessage, 
 from weftline.settings import InvalidSetting
 
 if TYPE_CHECKING:
+    from weftline.models.language_models.answer_usage import Usage
     from weftline.models.language_models.chat_model import ChatMeter, ChatModel
-    from weftline.models.language_models.usage import Usage
-    from weftline.providers.chat_models.wire import ChatWire
+    from weftline.providers.chat_models.endpoint import ChatWire
     from weftline.settings import Settings
 
 _MAX_NAME = 200
@@ -42,8 +42,11 @@ def configured_chat_model(settings: Settings, meter: ChatMeter) -> ChatModel | N
         _check_unused(settings)
         return None
     # Loading the HTTP client takes time, and few processes have a model.
-    from weftline.providers.chat_models.endpoint import ChatEndpoint  # noqa: PLC0415
-    from weftline.providers.chat_models.resilient import CallLimits, ResilientChatModel  # noqa: PLC0415
+    from weftline.providers.chat_models.endpoint import (  # noqa: PLC0415
+        CallLimits,
+        ChatEndpoint,
+        ResilientChatModel,
+    )
 
     provider, model = _provider_and_model(settings.chat_model)
     wire, default_url = _wire_of(provider, settings)
@@ -77,8 +80,7 @@ def _provider_and_model(value: str) -> tuple[str, str]:
 
 
 def _wire_of(provider: str, settings: Settings) -> tuple[ChatWire, str]:
-    from weftline.providers.chat_models.anthropic import ANTHROPIC_URL, Anthropic  # noqa: PLC0415 - only if configured
-    from weftline.providers.chat_models.openai_compatible import OPENAI_URL, OpenAICompatible  # noqa: PLC0415 - likewise
+    from weftline.providers.chat_models.endpoint import ANTHROPIC_URL, OPENAI_URL, Anthropic, OpenAICompatible  # noqa: PLC0415 - only if configured  # noqa: PLC0415 - likewise
 
     if provider == "anthropic":
         return Anthropic(), ANTHROPIC_URL

@@ -8,7 +8,7 @@ from weftline.providers.embedders.local import MINILM, LocalEmbedder, load_minil
 from weftline.settings import InvalidSetting
 
 if TYPE_CHECKING:
-    from weftline.indexing.embeddings.model import Embedder
+    from weftline.indexing.embeddings import Embedder
     from weftline.settings import Settings
 
 _MAX_DIMENSIONS = 4_096

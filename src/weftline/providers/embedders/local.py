@@ -13,13 +13,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from weftline.indexing.embeddings.model import Model
+from weftline.indexing.embeddings import Model
 from weftline.kernel.thread_pools import lower_priority, return_free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from weftline.indexing.embeddings.model import Purpose, Vectors
+    from weftline.indexing.embeddings import Purpose, Vectors
 
 MINILM = Model("all-MiniLM-L6-v2-int8", dimensions=384, most_tokens=510)
 # Texts per task: large enough to be worth a thread, small enough for fairness.

@@ -26,17 +26,16 @@ from weftline.encoder.bert import (
     quantised,
     session,
 )
-from weftline.encoder.installed import SHA256, WeightsUnreadable, installed_weights
-from weftline.encoder.onnx_files import FLOAT, INT64, Graph
+from weftline.encoder.onnx_files import FLOAT, INT64, SHA256, Graph, WeightsUnreadable, installed_weights
 from weftline.encoder.wordpiece import WordPieceTokenizer
-from weftline.indexing.embeddings.model import EmbedderUnavailable
+from weftline.indexing.embeddings import EmbedderUnavailable
 from weftline.providers.embedders.local import MINILM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.encoder.onnx_files import Array
-    from weftline.indexing.embeddings.model import Vectors
+    from weftline.indexing.embeddings import Vectors
 
 _INSTALL = "Run pip install --force-reinstall weftline where Weftline runs; weftline doctor checks it."
 _LAYERS = 6

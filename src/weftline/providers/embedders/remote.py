@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx2
 import msgspec
 
-from weftline.indexing.embeddings.model import EmbedderUnavailable, Model, TextRefused
+from weftline.indexing.embeddings import EmbedderUnavailable, Model, TextRefused
+from weftline.kernel.ports import approximate_tokens
 from weftline.kernel.thread_pools import SHORT_THREADS
-from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from weftline.indexing.embeddings.model import Purpose, Vectors
+    from weftline.indexing.embeddings import Purpose, Vectors
 
 _MAX_TOKENS = 8_000
 _MAX_ATTEMPTS = 5

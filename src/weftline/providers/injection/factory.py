@@ -12,7 +12,7 @@ from weftline.settings import InvalidSetting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weftline.safety.injection.model import Detection, InjectionDetector
+    from weftline.safety.injection import Detection, InjectionDetector
     from weftline.settings import Settings
 
 

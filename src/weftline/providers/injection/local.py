@@ -6,9 +6,8 @@ Slow to import (numpy): imported by the first use. docs/concepts/injection.md sa
 from __future__ import annotations
 
 from weftline.encoder.classifier import CLASSIFIER, TextClassifier
-from weftline.encoder.installed import WeightsUnreadable
-from weftline.safety.injection.detector import EncoderDetector, Thresholds
-from weftline.safety.injection.model import DetectorUnavailable
+from weftline.encoder.onnx_files import WeightsUnreadable
+from weftline.safety.injection import DetectorUnavailable, EncoderDetector, Thresholds
 
 TALK = Thresholds(flagged=4.0, strict=6.0, least=-1.0)
 DATA = Thresholds(flagged=7.0, strict=9.0, least=-1.0)

@@ -17,15 +17,13 @@ import numpy as np
 from weftline.encoder.bert import import_onnxruntime
 from weftline.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
 from weftline.providers.extras import is_installed
-from weftline.safety.injection.model import Detection, DetectorUnavailable
-from weftline.safety.injection.normal_form import normalise
-from weftline.safety.injection.segments import segments
+from weftline.safety.injection import Detection, DetectorUnavailable, normalise, segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from weftline.safety.injection.model import InjectionDetector
+    from weftline.safety.injection import InjectionDetector
 
     Tokenize = Callable[[str, int], list[int]]
 

@@ -19,8 +19,7 @@ from weftline.records.mappings.opentelemetry import (
 )
 from weftline.records.model import ContextEvent
 from weftline.records.refs import CloudEventsMapping, OpenTelemetryMapping
-from weftline.records.validation import parse_record
-from weftline.records.validation_errors import InvalidRecord
+from weftline.records.validation import InvalidRecord, parse_record
 from weftline.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION
 
 if TYPE_CHECKING:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 
-from weftline.kernel.approval import HoldReason
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.errors import Conflict, Forbidden, NotFound, Rejected
 from weftline.kernel.fields import Name
-from weftline.kernel.identity import CLEARANCE, HUMAN, PERMISSION, PRINCIPAL, Permission, PrincipalKind
+from weftline.kernel.identity import CLEARANCE, HUMAN, PERMISSION, PRINCIPAL, HoldReason, Permission, PrincipalKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Request
-    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.safety.trust.model import TrustPolicy
+
 
 # Weftline asks for this call on behalf of who recorded events that are held. It is counted apart from all others: what
 # an agent was told, and only recorded, must not use up the approvals of the calls that it makes.
@@ -236,3 +238,26 @@ def event_audience(held: HeldCall, policy: TrustPolicy) -> tuple[tuple[str, ...]
         (f"{CLEARANCE}{policy.approver_clearance}", f"{PERMISSION}{Permission.ADMIN}", caller),
         (f"{HUMAN}*", caller),
     )
+
+
+# Ports of approvals: who observes held calls, and who performs approved ones.
+
+
+class HeldCallObserver(Protocol):
+    """Another slice that holds something for an approval: shows it to approvers, and ends it with the approval."""
+
+    async def details(self, held: HeldCall) -> Mapping[str, Any]:
+        """Return what an approver is shown besides the details of the reason, as it is now."""
+        ...
+
+    async def closed(self, held: HeldCall, decision: Literal["rejected", "expired"]) -> None:
+        """Note, in the transaction of the decision, that a call will not be performed."""
+        ...
+
+
+class CallPerformer(Protocol):
+    """Performs approved calls."""
+
+    async def perform(self, tenant: str, held: HeldCall) -> HeldCall | None:
+        """Perform a call whose performer this process is; return it with its outcome, None if it was deleted."""
+        ...

@@ -15,9 +15,8 @@ from weftline.kernel.fields import Name, ShortText
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
-from weftline.safety.approvals.model import ApprovalClosed, ApprovalId, ApprovalNotFound, ApprovalState
+from weftline.safety.approvals.model import ApprovalClosed, ApprovalId, ApprovalNotFound, ApprovalState, CallPerformer
 from weftline.safety.approvals.service import Approvals, shown_state
-from weftline.safety.approvals.store import CallPerformer
 
 if TYPE_CHECKING:
     from weftline.safety.approvals.model import HeldCall, HeldError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from weftline.access.audit_log import AuditRow, AuditStore
+from weftline.access.audit import AuditRow, AuditStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.events import NewEvent, Outbox
@@ -25,18 +25,18 @@ from weftline.safety.approvals.model import (
     ApprovalNotFound,
     ApprovalState,
     HeldCall,
+    HeldCallObserver,
     TooManyApprovals,
     digest_of,
     event_audience,
     is_approver,
 )
 from weftline.safety.approvals.sql import ApprovalStore
-from weftline.safety.approvals.store import HeldCallObserver
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.safety.trust.model import TrustPolicies
 
 if TYPE_CHECKING:
-    from weftline.kernel.approval import HoldReason
     from weftline.kernel.events import EventType
+    from weftline.kernel.identity import HoldReason
     from weftline.kernel.operation import Operation, Request
     from weftline.safety.approvals.model import Decision, Hold
 

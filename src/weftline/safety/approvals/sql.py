@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
-from weftline.kernel.approval import HoldReason
 from weftline.kernel.correlation import Correlation
-from weftline.kernel.identity import Permission
+from weftline.kernel.identity import HoldReason, Permission
 from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.safety.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall
@@ -16,7 +15,7 @@ from weftline.safety.approvals.model import RELEASE, ApprovalState, CallResult, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.kernel.approval import Approval
+    from weftline.kernel.identity import Approval
     from weftline.kernel.transaction import Row, Transaction
     from weftline.safety.approvals.model import Hold
 

@@ -10,21 +10,18 @@ import msgspec
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.guards import ContentPiece, Guard, GuardedCall
 from weftline.kernel.identity import HIGHEST_CLEARANCE, PrincipalKind
-from weftline.safety.guardrails.actions import names_of
-from weftline.safety.guardrails.model import GuardrailViolation
+from weftline.safety.guardrails.model import GuardrailViolation, names_of
 from weftline.safety.guardrails.rules import Candidates, RuleBatch
-from weftline.safety.guardrails.service import CheckedCall, given_arguments
-from weftline.safety.guardrails.value_mask import mask_value
+from weftline.safety.guardrails.service import CheckedCall, given_arguments, mask_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from weftline.kernel.guards import EntryPoint, ImpliedCall
     from weftline.kernel.identity import Actor
-    from weftline.safety.guardrails.actions import KnownActions
+    from weftline.safety.guardrails.model import CallerGuardrails, KnownActions
     from weftline.safety.guardrails.rules import RuleSet
     from weftline.safety.guardrails.service import Guardrails
-    from weftline.safety.guardrails.store import CallerGuardrails
 
 # The operation that changes the rules of the tenant: no rule can lock out those who may change it.
 _DEFINE = "layer.define"

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from weftline.access.patterns import Pattern
+from weftline.access.model import Pattern
 from weftline.kernel.errors import Forbidden, InvalidInput
 from weftline.kernel.fields import Name, ShortText
+from weftline.kernel.transaction import SqlStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weftline.kernel.identity import Actor
+    from weftline.kernel.operation import Operation
+    from weftline.safety.guardrails.rules import CompiledRule, Counts, RuleSet
+
 
 ViolationResponse = Literal["block", "redact", "warn", "terminate", "ask"]
 Label = Literal["secret", "pii", "injection", "untrusted"]
@@ -128,3 +138,145 @@ def digest_of(guardrail: Guardrail) -> str:
     """Return what identifies a rule as it is written now."""
     encoded = msgspec.json.encode(guardrail, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=16).hexdigest()
+
+
+# Names of actions that guardrails prohibit: an operation, its tool, and the action of a grouped tool.
+
+
+def names_of(operation: Operation) -> tuple[str, ...]:
+    """Return the names of an operation, such as board.write, shared_context and shared_context.write."""
+    if operation.action is None:
+        return operation.name, operation.tool
+    return operation.name, operation.tool, f"{operation.tool}.{operation.action}"
+
+
+class KnownActions:
+    """The operations and tools of Weftline by name. All of them are loaded on first use."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._operations = operations
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for operation in self._operations for name in names_of(operation))
+
+    def find(self, action: str) -> Operation | None:
+        """Return the operation with this name; None for a tool of others, and for a tool with several actions."""
+        return self._by_name.get(action)
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """Return the first parts of the names."""
+        return frozenset(name.partition(".")[0] for name in self.names)
+
+    def names_for(self, action: str) -> tuple[str, ...]:
+        """Return all names of an action; mcp__github__create_issue of a coding agent is github.create_issue too."""
+        operation = self.find(action)
+        if operation is not None:
+            return names_of(operation)
+        server, dots, tool = action.removeprefix("mcp__").partition("__")
+        return (action, f"{server}.{tool}") if dots else (action,)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Operation]:
+        named: dict[str, Operation] = {}
+        for operation in self._operations:
+            unique = [name for name in names_of(operation) if operation.action is None or name != operation.tool]
+            named |= dict.fromkeys(unique, operation)
+        return named
+
+
+# Ports of guardrails: the rules of a caller, rates, and the log of hits.
+
+
+class CallerGuardrails(Protocol):
+    """The guardrails that hold for callers now."""
+
+    def cached(self, actor: Actor) -> RuleSet | None:
+        """Return the caller's rules if they are in memory and current."""
+        ...
+
+    async def load(self, actor: Actor) -> RuleSet:
+        """Return the caller's rules; raises AccessChanged if the caller has to be identified again."""
+        ...
+
+    async def confirm(self, actor: Actor) -> None:
+        """Raise AccessChanged if rules have changed since: a refused call opens no transaction that would notice."""
+        ...
+
+    async def latest(self, actor: Actor) -> RuleSet:
+        """Return the caller's rules after its call, which may have changed them itself."""
+        ...
+
+
+class CallRates(Protocol):
+    """Counts the calls of a caller by kind of action, in all processes that share rate limits."""
+
+    async def count(self, actor: Actor, actions: Sequence[str]) -> Mapping[str, Counts]:
+        """Count a call for each kind of action, and return the counts with it."""
+        ...
+
+    async def uncount(self, actor: Actor, actions: Sequence[str]) -> None:
+        """Take back a call that was refused: it does not bring the next one closer to a limit."""
+        ...
+
+
+class HitLog(Protocol):
+    """Counts the hits of rules. They are written together, a few seconds later."""
+
+    def note(
+        self, actor: Actor, rule: CompiledRule, action: str, session_id: str | None, *, is_error: bool
+    ) -> None: ...
+
+
+# Hit counts of guardrails in SQL.
+
+_ADD = """
+INSERT INTO guardrail_hits (tenant, layer, name, digest, hits, errors, since, last_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (tenant, layer, name, digest) DO UPDATE SET hits = guardrail_hits.hits + excluded.hits,
+    errors = guardrail_hits.errors + excluded.errors, last_at = excluded.last_at
+"""
+_OF_LAYER = """
+SELECT layer, name, digest, hits, errors, since, last_at FROM guardrail_hits
+WHERE tenant = $1 AND layer = $2 ORDER BY name, digest
+"""
+_REMOVE = "DELETE FROM guardrail_hits WHERE tenant = $1 AND layer = $2 AND name = $3 AND digest = $4"
+
+
+class RuleKey(NamedTuple):
+    """A rule as it is written now: a changed rule is counted from zero."""
+
+    layer: str
+    name: str
+    digest: str
+
+
+class HitCount(NamedTuple):
+    """How often a rule was violated since its first hit, and how often because its condition failed."""
+
+    key: RuleKey
+    hits: int
+    errors: int
+    since: int
+    last_at: int
+
+
+class HitStore(SqlStore):
+    """Hit counts of a tenant."""
+
+    async def add(self, counts: Sequence[HitCount]) -> None:
+        """Add to the counts of rules."""
+        for each in counts:
+            await self._tx.run(_ADD, self._tenant, *each.key, each.hits, each.errors, each.since, each.last_at)
+
+    async def counts(self, layers: Sequence[str]) -> Sequence[HitCount]:
+        rows = [row for layer in layers for row in await self._tx.all(_OF_LAYER, self._tenant, layer)]
+        return [HitCount(RuleKey(*row[:3]), *row[3:]) for row in rows]
+
+    async def remove_others(self, layer: str, digests: Sequence[str]) -> None:
+        """Remove the counts of rules that a layer no longer has."""
+        kept = set(digests)
+        for each in await self.counts([layer]):
+            if each.key.digest not in kept:
+                await self._tx.run(_REMOVE, self._tenant, *each.key)

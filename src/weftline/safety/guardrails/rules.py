@@ -9,9 +9,12 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weftline.kernel.call_warnings import warn_caller
+import msgspec
+
+from weftline.access.plan_warnings import Plans
 from weftline.kernel.errors import close_names
-from weftline.kernel.identity import may_match_callers
+from weftline.kernel.guards import warn_caller
+from weftline.kernel.identity import Actor, may_match_callers
 from weftline.safety.guardrails.conditions import (
     GROUP,
     GROUP_CHARACTERS,
@@ -23,13 +26,19 @@ from weftline.safety.guardrails.conditions import (
     activation,
     check_condition,
 )
-from weftline.safety.guardrails.model import MAX_CONDITIONS, Guardrail, InvalidGuardrail, digest_of
+from weftline.safety.guardrails.model import (
+    MAX_CONDITIONS,
+    PLATFORM,
+    Guardrail,
+    HitStore,
+    InvalidGuardrail,
+    KnownActions,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from weftline.kernel.identity import Actor
-    from weftline.safety.guardrails.actions import KnownActions
 
 # CPU time that the conditions of one call may take; further ones count as errors.
 _MAX_SECONDS = 0.1
@@ -391,3 +400,56 @@ def _invalid(guardrail: Guardrail, field: str, part: str, problem: str, hint: st
         field=f"{field}.{part}",
         guardrail=guardrail.name,
     )
+
+
+# Definition of guardrails: checked against the plan, compiled, and stored as JSON text.
+
+_decode = msgspec.json.Decoder(tuple[Guardrail, ...]).decode
+
+
+class GuardrailDefinitions(msgspec.Struct, frozen=True):
+    """Checks guardrails that a caller defines."""
+
+    actor: Actor
+    plans: Plans
+    actions: KnownActions
+    hits: HitStore
+
+    async def checked(self, level: int, guardrails: Sequence[Guardrail]) -> str | None:
+        """Return the text to store; None if there are none. Raises InvalidGuardrail or QuotaExceeded."""
+        if not guardrails:
+            return None
+        (await self.plans.allowance()).check_guardrails(level)
+        self.check(guardrails)
+        return indented_json(guardrails)
+
+    def check(self, guardrails: Sequence[Guardrail]) -> None:
+        """Compile rules; raises InvalidGuardrail about the first that cannot be used."""
+        check_guardrails(guardrails, self.actions.names, self.actor)
+
+    async def forget_others(self, layer: str, guardrails: Sequence[Guardrail]) -> None:
+        """Remove the hit counts of rules that a layer no longer has."""
+        await self.hits.remove_others(layer, [digest_of(guardrail) for guardrail in guardrails])
+
+
+def indented_json(value: object) -> str:
+    """Return JSON with a line for each field, so that versions can be compared by line."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+
+
+def stored_guardrails(text: str) -> Sequence[Guardrail]:
+    return _decode(text)
+
+
+# Level 1: guardrails that hold for every caller of every tenant. They change only with a release of Weftline.
+
+# Second line of defence: these operations are for humans by themselves.
+PLATFORM_GUARDRAILS = (
+    Guardrail(
+        name="humans-decide",
+        prohibited_action=("layer.define", "approval.approve", "approval.reject", "session.reinstate"),
+        condition="agent.kind == 'agent'",
+        message="Humans set the rules and decide about exceptions.",
+    ),
+)
+PLATFORM_RULES = tuple(CompiledRule(guardrail, PLATFORM, "platform") for guardrail in PLATFORM_GUARDRAILS)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 from msgspec import structs
 
-from weftline.kernel.approval import HoldReason
 from weftline.kernel.errors import Forbidden, InvalidInput, Violation
-from weftline.kernel.identity import Actor
+from weftline.kernel.identity import Actor, HoldReason
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import SubmittedText
 from weftline.safety.trust.model import (
@@ -25,21 +24,21 @@ from weftline.safety.trust.model import (
     Source,
     Trust,
     TrustLabel,
+    TrustPolicies,
     data_source,
     default_trust,
     joined_label,
     lowest_trust,
     source_of,
 )
-from weftline.safety.trust.policy import TrustPolicies
 from weftline.safety.trust.scanner import CLEAN, ContentScanner, masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.safety.injection.model import Detection
-    from weftline.safety.redaction.masker import DetectorCategory
-    from weftline.safety.trust.policy import ContentAction, InjectionAction, TrustPolicy
+    from weftline.safety.injection import Detection
+    from weftline.safety.redaction import DetectorCategory
+    from weftline.safety.trust.model import ContentAction, InjectionAction, TrustPolicy
     from weftline.safety.trust.scanner import Verdict
 
 _MAX_EXCERPT = 400

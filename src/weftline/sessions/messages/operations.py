@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from weftline.access.model import AgentId
-from weftline.access.teams.model import TeamName, TeamNotFound
-from weftline.indexing.pins.model import PinLimitExceeded
+from weftline.access.teams import TeamName, TeamNotFound
+from weftline.indexing.pins import PinLimitExceeded
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weftline.kernel.fields import Count, Name, Ordinal
@@ -29,15 +29,15 @@ from weftline.kernel.operation import (
 )
 from weftline.kernel.ports import memory_size
 from weftline.safety.trust.gate import GATE_ERRORS, submitted
-from weftline.safety.trust.views import DerivedFrom, TrustInfo, trust_info
+from weftline.safety.trust.model import DerivedFrom, TrustInfo, trust_info
 from weftline.sessions.agent_directory import RecipientNotFound
-from weftline.sessions.messages.categories import ProtectedCategory
 from weftline.sessions.messages.model import (
     DIALOG,
     MAX_CHARACTERS,
     MESSAGE,
     Message,
     MessageNotFound,
+    ProtectedCategory,
     TranscriptRange,
     Visibility,
 )

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weftline.history.line_backend import check_may_forget
-from weftline.indexing.pins.model import ItemPlace
-from weftline.indexing.pins.service import Pins
+from weftline.history.line_kinds import check_may_forget
+from weftline.indexing.pins import ItemPlace, Pins
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weftline.kernel.events import EventType, NewEvent, Outbox
@@ -20,9 +19,7 @@ from weftline.records.record_ids import MessageItemId
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.sessions.agent_directory import AgentDirectory
-from weftline.sessions.envelopes import session_envelope
-from weftline.sessions.messages.categories import check_not_protected, pins_itself
-from weftline.sessions.messages.inbox import Inbox
+from weftline.sessions.messages.inbox_operations import Inbox
 from weftline.sessions.messages.model import (
     DIRECT,
     MAX_CHARACTERS,
@@ -34,13 +31,15 @@ from weftline.sessions.messages.model import (
     Visibility,
     audience_for,
     audiences_of,
+    check_not_protected,
+    pins_itself,
     readers_of,
 )
 from weftline.sessions.messages.store import MessageStore, ReplyObserver
 from weftline.sessions.model import Session, find_session, lock_active_session, lock_session
-from weftline.sessions.recorder import Recorder
+from weftline.sessions.recorder import Recorder, session_envelope
 from weftline.sessions.store import SessionStore
-from weftline.sessions.teams.service import Teams
+from weftline.sessions.team_operations import Teams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

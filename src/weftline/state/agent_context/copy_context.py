@@ -12,13 +12,13 @@ from weftline.access.grants import check_may_edit
 from weftline.access.model import AgentId, AgentNotFound
 from weftline.history.commits import tag_automatically
 from weftline.history.composite_lines import PartVersion, part_states_apart, seals_at
-from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import CommitMeta
 from weftline.history.model import VersionNotFound, VersionPruned, is_metadata
-from weftline.history.object_storage.model import ObjectBusy, ObjectMissing
+from weftline.history.object_storage import ObjectBusy, ObjectMissing
 from weftline.history.revisions import VersionName
 from weftline.history.service import SMALL_CHANGE
 from weftline.history.three_way import State
-from weftline.indexing.pins.model import PinLimitExceeded
+from weftline.indexing.pins import PinLimitExceeded
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.fields import Reason, Step
@@ -34,7 +34,7 @@ from weftline.kernel.operation import (
 )
 from weftline.kernel.ports import Transactions
 from weftline.safety.trust.gate import GATE_ERRORS
-from weftline.state.agent_context.diff import count_changes
+from weftline.state.agent_context.history_backend import restore_entries
 from weftline.state.agent_context.model import (
     DEFINITION,
     ContextLimitExceeded,
@@ -45,8 +45,8 @@ from weftline.state.agent_context.model import (
     retention_cutoff,
 )
 from weftline.state.agent_context.permissions import check_may_copy, find_agent
-from weftline.state.agent_context.restore import restore_entries
 from weftline.state.agent_context.service import ContextAt, Contexts
+from weftline.state.agent_context.views import count_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,28 +10,23 @@ import msgspec
 from weftline.access.grants import check_clearance
 from weftline.access.model import AgentId, AgentNotFound
 from weftline.history.composite_lines import PartVersion
-from weftline.history.conflicts import changed_by
-from weftline.history.edit_proof import EditProof
-from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import CommitMeta, EditProof
 from weftline.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
-from weftline.history.revisions import VersionName
+from weftline.history.revisions import VersionName, changed_by
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded, SelfModification
 from weftline.kernel.fields import Count, Reason, Step
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Effect, RateClass, Request, SessionUse, Success, operation
-from weftline.safety.guardrails.actions import KnownActions
-from weftline.safety.guardrails.definitions import GuardrailDefinitions
-from weftline.safety.guardrails.model import MAX_GUARDRAILS, PERSONA, Guardrail, InvalidGuardrail
-from weftline.safety.guardrails.rules import compile_guardrails
+from weftline.safety.guardrails.model import MAX_GUARDRAILS, PERSONA, Guardrail, InvalidGuardrail, KnownActions
+from weftline.safety.guardrails.rules import GuardrailDefinitions, compile_guardrails
 from weftline.safety.trust.gate import GATE_ERRORS
-from weftline.state.agent_context.agent_config import check_config
-from weftline.state.agent_context.critical import CriticalEdit, CriticalEditStore
-from weftline.state.agent_context.diff import count_changes
 from weftline.state.agent_context.model import DEFINITION, ContextLine, NewValue, inline
 from weftline.state.agent_context.permissions import (
     EDITOR_CLEARANCE,
+    CriticalEdit,
+    CriticalEditStore,
     check_editor,
     check_may_define,
     find_agent,
@@ -39,7 +34,8 @@ from weftline.state.agent_context.permissions import (
     forbid_self_definition,
 )
 from weftline.state.agent_context.service import Contexts, OpenPart
-from weftline.state.agent_context.views import AgentDefinition, definition_at
+from weftline.state.agent_context.settings import check_config
+from weftline.state.agent_context.views import AgentDefinition, count_changes, definition_at
 
 _MAX_BYTES = 262_144
 

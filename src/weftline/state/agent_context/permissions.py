@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from weftline.access.grants import check_clearance, check_may_edit, check_supervisor, may_read_as_admin
 from weftline.access.model import AgentNotFound
-from weftline.history.edit_proof import EditProof
+from weftline.history.line_kinds import EditProof
+from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import PermissionDenied, SelfModification
 from weftline.kernel.identity import PrincipalKind
+from weftline.kernel.operation import Response
 from weftline.state.agent_context.model import DEFINITION, ContextLine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from weftline.access.model import Principal
     from weftline.access.sql import AccessStore
+    from weftline.history.composite_lines import PartVersion
     from weftline.kernel.identity import Actor
+
 
 EDITOR_CLEARANCE = 3
 COPY_CLEARANCE = 4
@@ -130,3 +137,62 @@ def check_own(actor: Actor, agent_id: str | None) -> None:
             hint="Omit agent_id. With the clearance for it, use `context.copy`, or read with `history.state`.",
             related=("copy_context",),
         )
+
+
+# Critical updates: edits of an agent's definition or layers that it must pull. Content is never part of them.
+
+
+class CriticalEdit(msgspec.Struct, frozen=True):
+    """A version of a line that its author marked as critical."""
+
+    line_id: str
+    version: int
+    author: str
+    marked_at: int
+
+
+class CriticalChange(Response):
+    """A critical version that is newer than the pinned one: of which line, by whom and when."""
+
+    context_id: str
+    pinned_version: int
+    version: int
+    author: str
+    marked_at: datetime
+
+    @classmethod
+    def since(cls, pinned: PartVersion, edit: CriticalEdit) -> CriticalChange:
+        return cls(
+            context_id=edit.line_id,
+            pinned_version=pinned.seq,
+            version=edit.version,
+            author=edit.author,
+            marked_at=from_micros(edit.marked_at),
+        )
+
+
+class CriticalUpdate(Response):
+    """Critical changes that the session does not have yet: pull them with `context.pull`."""
+
+    changes: list[CriticalChange]
+
+    @property
+    def note(self) -> str:
+        """Return the notice that an agent receives."""
+        edits = "; ".join(
+            f"{each.context_id} version {each.version} by {each.author} (yours: version {each.pinned_version})"
+            for each in self.changes
+        )
+        return f"Critical update: {edits}. Call pull_context to get it before you continue."
+
+
+class CriticalEditStore(Protocol):
+    """Critical edits of a tenant's lines."""
+
+    async def mark(self, edit: CriticalEdit) -> None:
+        """Mark a version; marking it again changes nothing."""
+        ...
+
+    async def newer_than(self, versions: Sequence[PartVersion]) -> Sequence[CriticalEdit]:
+        """Return the newest critical edit of each line after these versions."""
+        ...

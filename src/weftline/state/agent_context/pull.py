@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import msgspec
 
 from weftline.history.model import MAIN, BranchNotFound, Point, VersionPruned, metadata_key, trunk_of
-from weftline.history.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
-from weftline.history.object_storage.store import Staging
+from weftline.history.object_storage import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer, Staging
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.errors import MAX_COMPARED, PermissionDenied, close_names
 from weftline.kernel.identity import Actor
@@ -24,29 +23,30 @@ from weftline.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weftline.state.agent_context.critical import CriticalUpdate
-from weftline.state.agent_context.diff import EntryDiff, changed_entries
-from weftline.state.agent_context.memory_version import MemoryVersion
+from weftline.state.agent_context.memory_version import MemoryVersion, pin_memory
 from weftline.state.agent_context.model import (
     DEFINITION,
+    OWNER_ERRORS,
     ContextKeyNotFound,
     ContextLine,
     ContextNotPulled,
     EntryAddress,
     MemoryType,
     MemoryTypeName,
+    Owner,
     is_well_formed,
+    readable_memory_owners,
 )
-from weftline.state.agent_context.owners import OWNER_ERRORS, Owner, readable_memory_owners
-from weftline.state.agent_context.permissions import check_own
+from weftline.state.agent_context.permissions import CriticalUpdate, check_own
 from weftline.state.agent_context.push import Branch, EntryKey, OfWorkflow, OwnAgentId, is_known_context
 from weftline.state.agent_context.service import ContextAt, Contexts, OpenContext
-from weftline.state.agent_context.session_memory import pin_memory
 from weftline.state.agent_context.store import PinnedContext
 from weftline.state.agent_context.views import (
     AgentDefinition,
     ContextEntry,
+    EntryDiff,
     PersistedEntry,
+    changed_entries,
     definition_at,
     first_entries,
     render_entries,

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from weftline.access.model import AgentId
-from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import CommitMeta
 from weftline.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict, metadata_key
-from weftline.history.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
-from weftline.history.object_storage.store import Staging, keep_staged
-from weftline.indexing.pins.model import PinLimitExceeded
+from weftline.history.object_storage import ObjectBusy, ObjectMissing, ObjectStorageUnavailable, Staging, keep_staged
+from weftline.indexing.pins import PinLimitExceeded
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count, Name, Reason, Step
@@ -24,27 +23,29 @@ from weftline.kernel.operation import Effect, RateClass, Request, Response, Subm
 from weftline.kernel.ports import Transactions
 from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted
-from weftline.safety.trust.views import DerivedFrom
+from weftline.safety.trust.model import DerivedFrom
 from weftline.sessions.model import Session, SessionId, SessionNotFound, find_session
-from weftline.state.agent_context.diff import changes_between, count_changes
 from weftline.state.agent_context.model import (
+    OWNER_ERRORS,
     ContextLimitExceeded,
     EntryAddress,
     EntryText,
     MemoryTypeName,
     NewValue,
+    Owner,
     as_object,
     belongs_in_object_storage,
     check_key,
     check_value_size,
     inline,
     is_learning_cycle,
+    is_shared,
     part_of,
 )
-from weftline.state.agent_context.owners import OWNER_ERRORS, Owner, is_shared
 from weftline.state.agent_context.permissions import check_own
 from weftline.state.agent_context.service import ContextAt, Contexts, OpenContext
 from weftline.state.agent_context.store import UNSEEN
+from weftline.state.agent_context.views import changes_between, count_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weftline.access.plans.model import QuotaUse
-from weftline.access.plans.warnings import QuotaWarnings
+from weftline.access.plan_warnings import QuotaWarnings
+from weftline.access.plans import QuotaUse
 from weftline.access.sql import AccessStore
-from weftline.access.teams.sql import TeamStore
+from weftline.access.teams import TeamStore
 from weftline.history.commits import record, tag_automatically
 from weftline.history.composite_lines import PART_MARK, PartVersion
-from weftline.history.edit_proof import EditProof
-from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import CommitMeta, EditProof
 from weftline.history.model import (
     EMPTY,
     LATEST,
@@ -37,14 +36,12 @@ from weftline.history.model import (
     no_branch,
     trunk_of,
 )
-from weftline.history.object_storage.sql import ObjectIndex
-from weftline.history.object_storage.store import keep_staged
+from weftline.history.object_storage import ObjectIndex, keep_staged
 from weftline.history.revisions import resolve_revision
 from weftline.history.sql import CheckoutStore, RetentionStore
 from weftline.history.store import LineStore, Rule
-from weftline.indexing.collections.model import MEMORY
-from weftline.indexing.pins.model import BYTES_PER_TOKEN, ItemPlace
-from weftline.indexing.pins.service import Pins
+from weftline.indexing.collections import MEMORY
+from weftline.indexing.pins import BYTES_PER_TOKEN, ItemPlace, Pins
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import PRINCIPAL, TEAM, Actor
@@ -56,11 +53,13 @@ from weftline.state.agent_context.model import (
     ContextLimitExceeded,
     ContextLimits,
     ContextLine,
+    audience_of,
+    check_may_use,
     is_overdue,
     memory_size,
     retention_cutoff,
+    unknown_owner,
 )
-from weftline.state.agent_context.owners import audience_of, check_may_use, unknown_owner
 from weftline.state.agent_context.store import SnapshotStore
 
 if TYPE_CHECKING:

@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.history.model import VersionPruned, is_metadata, metadata_key
-from weftline.history.object_storage.model import Pointer
-from weftline.history.three_way import state_by_key
+from weftline.history.composite_lines import PartVersion, part_states_apart
+from weftline.history.model import ChangeKind, VersionPruned, is_metadata, metadata_key
+from weftline.history.object_storage import Pointer
+from weftline.history.three_way import same_content, state_by_key
 from weftline.kernel.clock import from_micros
 from weftline.kernel.json_input import raw_json
 from weftline.kernel.operation import Response
 from weftline.safety.guardrails.model import Guardrail
-from weftline.safety.trust.views import TrustInfo, trust_info
+from weftline.safety.trust.model import TrustInfo, trust_info
 from weftline.state.agent_context.model import EntryAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weftline.history.composite_lines import PartVersion
-    from weftline.history.model import Version
+    from weftline.history.model import Change, StoredCommit, Version
     from weftline.history.store import LineStore
     from weftline.state.agent_context.store import SnapshotStore
+
 
 # Limit of inlined values; larger entries are read one by one.
 _MAX_INLINE_BYTES = 262_144
@@ -202,3 +203,70 @@ def _hash(version: Version, texts: Mapping[bytes, str]) -> str:
     if not version.change.meta.outside:
         return value_hash.hex()
     return Pointer.decode(texts[value_hash]).sha256 if value_hash in texts else ""
+
+
+# Differences between two versions of an agent's context.
+
+
+class EntryDiff(NamedTuple):
+    """An entry that differs; None where it does not exist."""
+
+    place: EntryAddress
+    before: Version | None
+    after: Version | None
+
+
+class EntryChange(NamedTuple):
+    """One change of one entry, and the commit that made it."""
+
+    place: EntryAddress
+    act: str
+    version: int
+    commit: StoredCommit
+
+
+def count_changes(changes: Iterable[Change]) -> dict[str, int]:
+    """Return the numbers of added, updated and removed entries."""
+    counts = {"added": 0, "updated": 0, "removed": 0}
+    for change in changes:
+        written = "added" if change.version == 1 else "updated"
+        counts[written if change.act is ChangeKind.WRITE else "removed"] += 1
+    return counts
+
+
+async def changed_entries(
+    lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion]
+) -> list[EntryDiff]:
+    """Return the entries in which two versions differ, part by part. Unchanged parts are not read."""
+    found: list[EntryDiff] = []
+    for part in sorted(before.keys() | after.keys()):
+        then, now = before.get(part), after.get(part)
+        if then == now:
+            continue
+        was, is_ = await part_states_apart(lines, then, now, values=False)
+        keys = [key for key in sorted(was.keys() | is_.keys()) if not is_metadata(key)]
+        found += [
+            EntryDiff(EntryAddress(part, key), was.get(key), is_.get(key))
+            for key in keys
+            if not same_content(was.get(key), is_.get(key))
+        ]
+    return found
+
+
+async def changes_between(
+    lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion], limit: int
+) -> list[EntryChange]:
+    """Return the changes between two versions, newest first in each part, up to a limit."""
+    found: list[EntryChange] = []
+    for part, now in sorted(after.items()):
+        begin = before[part].seq if part in before else 0
+        if now.seq > begin and len(found) < limit:
+            commits = await lines.log(now.line, now.seq, min(limit, now.seq - begin))
+            found += [step for commit in commits if commit.commit.seq > begin for step in _steps(part, commit)]
+    return found[:limit]
+
+
+def _steps(part: str, recorded: StoredCommit) -> Iterator[EntryChange]:
+    for change in recorded.commit.changes:
+        if not is_metadata(change.key):
+            yield EntryChange(EntryAddress(part, change.key), change.act, change.version, recorded)

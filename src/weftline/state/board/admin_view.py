@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weftline.history.board_lines import line_of
+from weftline.history.line_kinds import line_of
 from weftline.history.model import LATEST, BranchNotFound
 from weftline.kernel.json_input import StoredValue
 from weftline.kernel.operation import Effect, Request, Response, admin_operation

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weftline.history.commits import add_snapshot, record
-from weftline.history.conflicts import last_change
-from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import CommitMeta
 from weftline.history.model import (
     LATEST,
     SYSTEM,
@@ -27,13 +26,14 @@ from weftline.history.model import (
     trunk_of,
     version_conflict,
 )
-from weftline.indexing.pins.model import ItemPlace
+from weftline.history.revisions import last_change
+from weftline.indexing.pins import ItemPlace
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import ANYONE
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.safety.trust.gate import Admission, IncomingContent
-from weftline.state.board.board_view import BoardView
+from weftline.state.board.board_view import BoardView, restrict, unless_open
 from weftline.state.board.model import (
     Entry,
     check_acl,
@@ -42,7 +42,6 @@ from weftline.state.board.model import (
     check_room,
     check_value_size,
 )
-from weftline.state.board.read_acl import restrict, unless_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

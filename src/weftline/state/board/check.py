@@ -12,9 +12,7 @@ import msgspec
 from weftline.history.model import BranchNotFound
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, operation
-from weftline.safety.redaction.detector import Scanner
-from weftline.safety.redaction.pii_detectors import PII_DETECTORS
-from weftline.safety.redaction.secret_detectors import SECRET_DETECTORS
+from weftline.safety.redaction import PII_DETECTORS, SECRET_DETECTORS, Scanner
 from weftline.sessions.model import SessionId, SessionNotFound
 from weftline.state.board.model import EntryWithValue
 from weftline.state.board.operations import BranchChoice

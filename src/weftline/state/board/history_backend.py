@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.access.grants import check_clearance
-from weftline.history.board_lines import line_of, session_of
-from weftline.history.line_backend import ROLLBACK_CLEARANCE, check_may_forget
-from weftline.history.line_kinds import LineKind
+from weftline.history.line_kinds import ROLLBACK_CLEARANCE, LineKind, check_may_forget, line_of, session_of
 from weftline.history.model import MAIN, branch_of, line_name, no_line
 from weftline.history.store import Rule
-from weftline.indexing.pins.model import PinLimitExceeded
+from weftline.indexing.pins import PinLimitExceeded
 from weftline.kernel.fields import is_name
 from weftline.kernel.guards import ImpliedCall
 from weftline.sessions.model import SessionArchived, SessionNotFound

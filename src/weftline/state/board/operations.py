@@ -14,9 +14,9 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from weftline.access.grants import needs_clearance
-from weftline.access.patterns import Pattern
+from weftline.access.model import Pattern
 from weftline.history.diff import differing, visible_states
-from weftline.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta
+from weftline.history.line_kinds import ROLLBACK_CLEARANCE, CommitMeta
 from weftline.history.log import visible_at
 from weftline.history.model import (
     SYSTEM,
@@ -32,7 +32,7 @@ from weftline.history.model import (
 from weftline.history.rollback import RestorePlan, checked_plan, noted, plan_restore, planned_now, restore
 from weftline.history.service import ExpiryDue, History, current_state, planned
 from weftline.history.snapshot_quota import SnapshotQuota
-from weftline.indexing.pins.model import PinLimitExceeded
+from weftline.indexing.pins import PinLimitExceeded
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count, Name, Ordinal, Reason, Step
@@ -42,7 +42,7 @@ from weftline.kernel.operation import Audience, Effect, RateClass, Request, Resp
 from weftline.kernel.ports import Transactions
 from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS, submitted
-from weftline.safety.trust.views import DerivedFrom, TrustInfo, trust_info
+from weftline.safety.trust.model import DerivedFrom, TrustInfo, trust_info
 from weftline.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weftline.state.board.board_writer import WriteOptions
 from weftline.state.board.model import (

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.history.board_lines import line_of
+from weftline.history.line_kinds import line_of
 from weftline.history.model import MAIN, BranchNotFound, line_name
 from weftline.history.sql import CheckoutStore
 from weftline.history.store import LineStore
-from weftline.indexing.pins.service import Pins
+from weftline.indexing.pins import Pins
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import close_names
 from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
-from weftline.kernel.tokens import TokenCounters
+from weftline.kernel.ports import TokenCounters
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.model import Session, find_session, lock_active_session, lock_session
 from weftline.sessions.store import SessionStore
 from weftline.state.board.board_view import BoardView
 from weftline.state.board.board_writer import BoardWriter
-from weftline.state.board.store import EntryObserver, EntryStore, ReadTally
+from weftline.state.board.model import EntryObserver, EntryStore, ReadTally
 
 if TYPE_CHECKING:
     from weftline.history.model import Head

@@ -19,19 +19,23 @@ from weftline.kernel.identity import Actor
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
-from weftline.safety.guardrails.actions import KnownActions
 from weftline.safety.guardrails.model import (
     MAX_GUARDRAILS,
     PERSONA,
+    CallerGuardrails,
     Guardrail,
     GuardrailApproval,
     GuardrailViolation,
+    HitCount,
+    HitStore,
     InvalidGuardrail,
+    KnownActions,
     Label,
+    RuleKey,
     ViolationResponse,
 )
-from weftline.safety.guardrails.platform import PLATFORM_RULES
 from weftline.safety.guardrails.rules import (
+    PLATFORM_RULES,
     Candidates,
     CompiledRule,
     Counts,
@@ -40,10 +44,7 @@ from weftline.safety.guardrails.rules import (
     owner_of,
     warn_of_misspelling,
 )
-from weftline.safety.guardrails.service import CheckedCall, Guardrails
-from weftline.safety.guardrails.sql import HitCount, HitStore, RuleKey
-from weftline.safety.guardrails.store import CallerGuardrails
-from weftline.safety.guardrails.value_mask import mask_value
+from weftline.safety.guardrails.service import CheckedCall, Guardrails, mask_value
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
 from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.permissions import find_readable
@@ -51,8 +52,7 @@ from weftline.state.layers.history_backend import may_read_layer, may_read_layer
 from weftline.state.layers.model import LayerName, LayerViolation, line_of, team_layer, team_of
 from weftline.state.layers.operations import check_reader
 from weftline.state.layers.rules import RuleLoader
-from weftline.state.layers.service import readable_teams
-from weftline.state.layers.store import LayerStore
+from weftline.state.layers.service import LayerStore, readable_teams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

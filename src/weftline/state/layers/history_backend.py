@@ -9,10 +9,9 @@ import msgspec
 
 from weftline.access.grants import check_clearance
 from weftline.access.sql import AccessStore
-from weftline.access.teams.model import TeamNotFound
+from weftline.access.teams import TeamNotFound
 from weftline.history.commits import record
-from weftline.history.edit_proof import EditProof
-from weftline.history.line_kinds import LineKind
+from weftline.history.line_kinds import EditProof, LineKind
 from weftline.history.model import (
     Author,
     Change,
@@ -31,7 +30,7 @@ from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import ANYONE, PERMISSION, TEAM, Actor, Permission, PrincipalKind
 from weftline.safety.guardrails.model import MAX_BYTES
 from weftline.safety.trust.gate import ContentGate
-from weftline.sessions.teams.service import Teams, may_see
+from weftline.sessions.team_operations import Teams, may_see
 from weftline.state.layers.model import (
     CLEARANCES,
     KEYS,
@@ -44,12 +43,12 @@ from weftline.state.layers.model import (
     name_of,
     team_of,
 )
-from weftline.state.layers.store import LayerStore
+from weftline.state.layers.service import LayerStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.history.line_backend import CommitMeta
+    from weftline.history.line_kinds import CommitMeta
     from weftline.history.model import Version
 
 

@@ -10,26 +10,22 @@ import msgspec
 
 from weftline.access.grants import needs_clearance
 from weftline.access.model import AgentId, AgentNotFound
-from weftline.access.teams.model import TeamNotFound
-from weftline.history.conflicts import last_change
-from weftline.history.line_backend import CommitMeta
+from weftline.access.teams import TeamNotFound
+from weftline.history.line_kinds import CommitMeta
 from weftline.history.model import LATEST, VersionConflict
+from weftline.history.revisions import last_change
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weftline.kernel.fields import Count, Reason, Step
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, Success, operation
-from weftline.safety.guardrails.actions import KnownActions
-from weftline.safety.guardrails.definitions import GuardrailDefinitions, indented_json
-from weftline.safety.guardrails.model import MAX_GUARDRAILS, Guardrail, InvalidGuardrail
-from weftline.safety.guardrails.rules import compile_guardrails
+from weftline.safety.guardrails.model import MAX_GUARDRAILS, Guardrail, InvalidGuardrail, KnownActions
+from weftline.safety.guardrails.rules import GuardrailDefinitions, compile_guardrails, indented_json
 from weftline.safety.trust.gate import GATE_ERRORS
-from weftline.safety.trust.policy import DEFAULT_POLICY, TrustPolicy
+from weftline.safety.trust.model import DEFAULT_POLICY, TrustPolicy
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
-from weftline.state.agent_context.alert_settings import AlertSettings
-from weftline.state.agent_context.compaction_settings import CompactionSettings
-from weftline.state.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
-from weftline.state.agent_context.proxy_settings import ProxySettings
+from weftline.state.agent_context.permissions import CriticalEdit, CriticalEditStore, CriticalUpdate
+from weftline.state.agent_context.settings import AlertSettings, CompactionSettings, ProxySettings
 from weftline.state.layers.history_backend import LayerLines, forbid_agents, may_read_layer, may_read_layers
 from weftline.state.layers.model import (
     ALERTS,
@@ -48,13 +44,12 @@ from weftline.state.layers.model import (
     line_of,
     team_of,
 )
-from weftline.state.layers.service import Layers
-from weftline.state.layers.store import LayerStore
+from weftline.state.layers.service import Layers, LayerStore
 
 if TYPE_CHECKING:
     from weftline.state.layers.history_backend import LockedLayer
     from weftline.state.layers.model import Layer
-    from weftline.state.layers.store import ListedLayer
+    from weftline.state.layers.service import ListedLayer
 
 _operation = partial(operation, tool="context_layers")
 

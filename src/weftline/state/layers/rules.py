@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
+from weftline.access.teams import TeamContent
 from weftline.history.composite_lines import PartVersion
 from weftline.history.store import LineStore
-from weftline.kernel.identity import HIGHEST_CLEARANCE, Actor, PrincipalKind
-from weftline.safety.guardrails.definitions import stored_guardrails
-from weftline.safety.guardrails.platform import PLATFORM_RULES
-from weftline.safety.guardrails.rules import CompiledRule, RuleSet
-from weftline.safety.trust.policy import DEFAULT_POLICY, TrustPolicy
+from weftline.indexing.collections import MEMORY
+from weftline.indexing.sql import CollectionStore
+from weftline.kernel.identity import HIGHEST_CLEARANCE, TEAM, Actor, PrincipalKind
+from weftline.models.budgets import PERIODS, BudgetName
+from weftline.models.sql import BudgetStore
+from weftline.safety.guardrails.rules import PLATFORM_RULES, CompiledRule, RuleSet, stored_guardrails
+from weftline.safety.trust.model import DEFAULT_POLICY, TrustPolicy
 from weftline.state.agent_context.model import DEFINITION, ContextLine
+from weftline.state.agent_context.service import Contexts
 from weftline.state.layers.model import (
     GUARDRAILS,
     PERSONA,
@@ -29,10 +33,11 @@ from weftline.state.layers.model import (
     name_of,
     team_layer,
 )
-from weftline.state.layers.service import verified_state
+from weftline.state.layers.service import LayerStore, verified_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -164,3 +169,39 @@ def _put(cache: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
     cache.move_to_end(key)
     if len(cache) > limit:
         cache.popitem(last=False)
+
+
+# What teams own: guidelines (layer:team:NAME), memory and budgets.
+
+
+class LayersAndMemoryOfTeams(msgspec.Struct, frozen=True):
+    """Implements TeamContents."""
+
+    contexts: Contexts
+    layers: LayerStore
+    collections: CollectionStore
+    budgets: BudgetStore
+
+    async def of(self, team: str) -> TeamContent:
+        memory = await self.contexts.lines.find(_memory_of(team).line_id)
+        layer = await self.contexts.lines.find(line_of(team_layer(team)))
+        return TeamContent(
+            memory_version=memory.head.seq if memory else 0,
+            memory_bytes=memory.head.weight if memory else 0,
+            # The weight of a layer is the size of what it holds.
+            layer_version=layer.head.seq if layer and layer.head.weight else 0,
+        )
+
+    async def erase(self, team: str) -> None:
+        memory = _memory_of(team)
+        await self.contexts.erase(memory.owner)
+        await self.collections.lock(MEMORY)
+        await self.collections.remove_place(MEMORY, memory.line_id)
+        await self.contexts.lines.erase(line_of(team_layer(team)))
+        await self.layers.remove(team_layer(team))
+        for period in PERIODS:
+            await self.budgets.delete(BudgetName(f"{TEAM}{team}", period))
+
+
+def _memory_of(team: str) -> ContextLine:
+    return ContextLine(f"{TEAM}{team}", None, None)

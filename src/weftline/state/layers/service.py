@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -14,17 +14,25 @@ from weftline.history.store import LineStore
 from weftline.history.three_way import state_by_key
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.identity import Actor
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.kernel.ports import ValueCache
+from weftline.safety.trust.model import TrustPolicies
 from weftline.sessions.model import lock_active_session
 from weftline.sessions.store import SessionStore
-from weftline.sessions.teams.service import may_see
-from weftline.state.agent_context.critical import CriticalChange, CriticalEditStore, CriticalUpdate
+from weftline.sessions.team_operations import may_see
 from weftline.state.agent_context.model import DEFINITION, ContextLine
-from weftline.state.agent_context.permissions import find_agent, find_readable
+from weftline.state.agent_context.permissions import (
+    CriticalChange,
+    CriticalEditStore,
+    CriticalUpdate,
+    find_agent,
+    find_readable,
+)
 from weftline.state.agent_context.views import definition_of, persona_text
 from weftline.state.layers.model import (
     PERSONA,
     PLATFORM,
+    PLATFORM_RULES,
+    PLATFORM_VERSION,
     TEXT,
     Layer,
     LayerViolation,
@@ -35,9 +43,7 @@ from weftline.state.layers.model import (
     team_layer,
     team_of,
 )
-from weftline.state.layers.platform import PLATFORM_RULES, PLATFORM_VERSION
-from weftline.state.layers.store import LayerPin, LayerStore, LayerTexts
-from weftline.state.layers.tags import sanitise
+from weftline.state.layers.prefix import sanitise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +51,54 @@ if TYPE_CHECKING:
 
     from weftline.history.model import Version
     from weftline.state.agent_context.views import AgentDefinition
+
+
+# Storage ports of layers: their names, and the versions pinned in sessions.
+
+
+class LayerPin(msgspec.Struct, frozen=True):
+    """The layer versions that an agent's prompts have in a session, lowest level first; they move together."""
+
+    session_id: str
+    principal_id: str
+    versions: tuple[PartVersion, ...]
+    pinned_at: int
+
+
+class ListedLayer(NamedTuple):
+    """A layer that has been defined: its version, size, and the last commit."""
+
+    name: str
+    version: int
+    hash: bytes
+    size: int
+    author: str
+    committed_at: int
+
+
+class LayerStore(Protocol):
+    """Layers of a tenant."""
+
+    async def add(self, name: str) -> None:
+        """Add the name of a layer, if it is new."""
+        ...
+
+    async def remove(self, name: str) -> None: ...
+
+    async def page(self, after: str, limit: int) -> Sequence[ListedLayer]:
+        """Return the next layers, by name."""
+        ...
+
+    async def find_pin(self, session_id: str, principal_id: str) -> LayerPin | None: ...
+
+    async def put_pin(self, pin: LayerPin) -> None:
+        """Pin versions in place of the previous ones, and keep them from being pruned."""
+        ...
+
+
+class LayerTexts(ValueCache, Protocol):
+    """Cache of layers by line and version."""
+
 
 PLATFORM_LAYER = Layer.of(PLATFORM, "platform", PLATFORM_RULES, PLATFORM_VERSION)
 

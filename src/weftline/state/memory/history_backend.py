@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from msgspec import structs
 
-from weftline.history.line_backend import check_may_forget
-from weftline.history.line_kinds import LineKind
+from weftline.history.line_kinds import LineKind, check_may_forget
 from weftline.history.model import BRANCH_MARK, Head, Version, no_line
 from weftline.kernel.errors import Conflict
 from weftline.kernel.guards import ImpliedCall
@@ -19,7 +18,7 @@ from weftline.state.memory.service import Memories, MemoryWriter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from weftline.history.line_backend import CommitMeta
+    from weftline.history.line_kinds import CommitMeta
     from weftline.kernel.events import EventType
 
 

@@ -25,13 +25,12 @@ from weftline.history.model import (
     version_conflict,
 )
 from weftline.history.store import LineStore
-from weftline.indexing.pins.model import ItemPlace
-from weftline.indexing.pins.service import Pins
+from weftline.indexing.pins import ItemPlace, Pins
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import MAX_COMPARED, close_names
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import PRINCIPAL, Actor
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.sessions.model import Session, find_session, lock_active_session
 from weftline.sessions.store import SessionStore

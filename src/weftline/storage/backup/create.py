@@ -10,21 +10,23 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from weftline.history.object_storage.model import ObjectDamaged, ObjectMissing, Pointer
-from weftline.history.object_storage.sql import hold_removals, release_removals
+from weftline.history.object_storage import ObjectDamaged, ObjectMissing, Pointer, hold_removals, release_removals
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, DiskFull
 from weftline.storage.backup.archive import (
     FORMAT,
+    OBJECTS,
     Manifest,
     ObjectsContent,
     ProgressCounter,
     TableContent,
     atomic_archive,
+    known_schema_steps,
     object_member,
+    object_rows,
+    tables_of_schema,
     write_manifest,
 )
-from weftline.storage.backup.tables import OBJECTS, known_schema_steps, object_rows, tables_of_schema
 from weftline.storage.migrations.runner import status
 from weftline.storage.sql.database import SYSTEM
 
@@ -34,11 +36,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from weftline.history.object_storage.store import ObjectStore
+    from weftline.history.object_storage import ObjectStore
     from weftline.kernel.clock import Clock
     from weftline.kernel.transaction import Transaction, Value
-    from weftline.storage.backup.archive import Progress
-    from weftline.storage.backup.tables import ObjectRow, Table
+    from weftline.storage.backup.archive import ObjectRow, Progress, Table
     from weftline.storage.sql.database import Database
 
 # Rows vary from bytes to megabytes, so the page size follows the size of previous rows.

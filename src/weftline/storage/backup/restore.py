@@ -10,24 +10,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.history.object_storage.model import ObjectBusy, ObjectDamaged, ObjectState, Pointer
-from weftline.history.object_storage.sql import ObjectIndex
+from weftline.history.object_storage import ObjectBusy, ObjectDamaged, ObjectIndex, ObjectState, Pointer
 from weftline.kernel.errors import Conflict
 from weftline.storage.backup.archive import (
-    BackupUnusable,
-    ObjectsContent,
-    ProgressCounter,
-    object_member,
-    open_archive,
-    read_manifest,
-    report_damage,
-)
-from weftline.storage.backup.tables import (
     COLLECTIONS,
     OBJECTS,
     TENANTS,
+    BackupUnusable,
+    ObjectsContent,
+    ProgressCounter,
     known_schema_steps,
+    object_member,
     object_rows,
+    open_archive,
+    read_manifest,
+    report_damage,
     tables_of_schema,
 )
 from weftline.storage.migrations.runner import SchemaMismatch, migrate, status
@@ -38,11 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from weftline.history.object_storage.store import Staging
+    from weftline.history.object_storage import Staging
     from weftline.kernel.clock import Clock
     from weftline.kernel.transaction import Transaction
-    from weftline.storage.backup.archive import Manifest, Progress, TableContent
-    from weftline.storage.backup.tables import ObjectRow, Table
+    from weftline.storage.backup.archive import Manifest, ObjectRow, Progress, Table, TableContent
     from weftline.storage.sql.database import Database
 
 _BATCH_BYTES = 2_000_000

@@ -15,7 +15,7 @@ from weftline.kernel.transaction import BATCH_SIZE, SqlStore, flat_batches
 from weftline.state.agent_context.model import pin_holder
 from weftline.state.agent_context.store import PinnedContext
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.history_rows import VERSION, version
+from weftline.storage.sql.version_lookup import VERSION, version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

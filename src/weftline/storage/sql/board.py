@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.access.acl_column import decode_patterns, encode_patterns
+from weftline.access.model import decode_patterns, encode_patterns
 from weftline.kernel.identity import ANYONE, named_types
 from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import SqlStore

@@ -12,8 +12,8 @@ from weftline.settings import InvalidSetting
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
-    from weftline.indexing.collections.store import VectorSearch
-    from weftline.insight.metrics.model import DatabaseMetrics
+    from weftline.indexing.collections import VectorSearch
+    from weftline.insight.metrics import DatabaseMetrics
     from weftline.kernel.identity import Actor
     from weftline.kernel.transaction import Row, Transaction, Value
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from weftline.access.acl_column import decode_audience, decode_patterns, encode_patterns
+from weftline.access.model import decode_audience, decode_patterns, encode_patterns
 from weftline.access.sql import note_named_types
-from weftline.history.board_lines import line_of
+from weftline.history.line_kinds import line_of
 from weftline.history.model import line_name
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
@@ -20,8 +20,8 @@ from weftline.kernel.events import Event, EventType, NewEvent, Origin, StoredEve
 from weftline.kernel.identity import ANYONE, SYSTEM_ID, named_types, principal_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.sessions.events.model import is_about_a_key
+from weftline.state.board.board_view import KeyVersion, later_key_acls
 from weftline.state.board.model import intersect_acls
-from weftline.state.board.read_acl import KeyVersion, later_key_acls
 from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:

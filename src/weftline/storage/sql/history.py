@@ -26,21 +26,44 @@ from weftline.history.sql import erase_reviews, note_branch_gone
 from weftline.history.store import Pin
 from weftline.kernel.packed_text import unpack
 from weftline.kernel.transaction import BATCH_SIZE, batches
-from weftline.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed, tampered_base
 from weftline.storage.sql.erasure import check_line_is_gone, defer_line
-from weftline.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weftline.storage.sql.history_verify import find_damage
-from weftline.storage.sql.line_signatures import LineSignatures
+from weftline.storage.sql.layers import SignedLists
+from weftline.storage.sql.line_signatures import (
+    LineSignatures,
+    check_edit,
+    check_may_branch,
+    check_not_signed,
+    tampered_base,
+)
 from weftline.storage.sql.lineage import add_derivations
-from weftline.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
-from weftline.storage.sql.sealing import copied_keys, originals, seal, seals, unseal
-from weftline.storage.sql.signed_lists import SignedLists
-from weftline.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
+from weftline.storage.sql.pruning import (
+    copied_keys,
+    delete_automatic_tags,
+    originals,
+    prune_batch,
+    prune_key,
+    seal,
+    seals,
+    unseal,
+)
+from weftline.storage.sql.version_lookup import (
+    ALL_KEYS,
+    CHANGE,
+    COMMIT,
+    VERSION,
+    by_commit,
+    recorded,
+    version,
+    versions_at,
+    versions_numbered,
+    versions_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weftline.history.edit_proof import EditProof
+    from weftline.history.line_kinds import EditProof
     from weftline.history.model import Change, ChangeMeta, Commit, Damage, Point, StoredCommit, Version
     from weftline.history.store import ChangeRef, Limits, OriginalVersion, PruneCursor, Pruned
     from weftline.kernel.transaction import Row, Transaction, Value

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.access.acl_column import decode_patterns
-from weftline.history.board_lines import is_main_board, session_of
-from weftline.history.line_kinds import is_signed
+from weftline.access.model import decode_patterns
+from weftline.history.line_kinds import is_main_board, is_signed, session_of
 from weftline.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
 from weftline.kernel.packed_text import unpack
 from weftline.safety.trust.model import decode_label
-from weftline.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
 from weftline.storage.sql.line_signatures import LineSignatures
+from weftline.storage.sql.version_lookup import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

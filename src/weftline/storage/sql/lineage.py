@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.exchange.lineage.store import (
+from weftline.exchange.lineage import (
     MIN_COPIED_BYTES,
     Derivation,
     DerivedSummary,

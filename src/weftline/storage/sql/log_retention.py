@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.kernel.transaction import SqlStore
-from weftline.search.session_indexing.cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor
+from weftline.search.session_cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor
 from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:

@@ -6,26 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.access.acl_column import decode_audience, encode_audience
-from weftline.history.board_lines import line_of
-from weftline.history.line_kinds import SESSION
+from weftline.access.model import decode_audience, encode_audience
+from weftline.history.line_kinds import SESSION, line_of
 from weftline.history.model import Head, branch_of
-from weftline.indexing.collections.model import SESSIONS, WINDOWS
-from weftline.indexing.collections.sql import in_json
-from weftline.indexing.deferred_deletions import DeferredDeletions, PendingDeletion
+from weftline.indexing.collections import SESSIONS, WINDOWS
+from weftline.indexing.sql import DeferredDeletions, PendingDeletion, in_json
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
-from weftline.models.metering.sql import FORGET_BATCH_SIZE, UsageStore
+from weftline.models.sql import FORGET_BATCH_SIZE, UsageStore
 from weftline.records.sql import erase_record_items
 from weftline.safety.approvals.sql import erase_approvals
 from weftline.search.items import WindowPlace
 from weftline.sessions.model import Session, SessionConfig
 from weftline.state.memory.sql import erase_memories, memories_of
 from weftline.storage.sql.agent_context import erase_snapshots
-from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
+from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session, session_content
 from weftline.storage.sql.layers import erase_layer_pins
 from weftline.storage.sql.lineage import erase_derivations
-from weftline.storage.sql.session_content import session_content
 from weftline.storage.sql.session_index import remove_session_from_index
 from weftline.storage.sql.windows import window_lines_of
 

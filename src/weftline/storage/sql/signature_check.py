@@ -14,9 +14,8 @@ from weftline.state.layers.service import verified_state
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.history_verify import find_damage, unsigned_versions
-from weftline.storage.sql.layers import SqlLayerStore
+from weftline.storage.sql.layers import SignedLists, SqlLayerStore
 from weftline.storage.sql.line_signatures import LineSignatures
-from weftline.storage.sql.signed_lists import SignedLists
 from weftline.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import click
 
 from weftline.transports.cli.base import Command
 from weftline.transports.cli.global_options import EVERY
-from weftline.transports.cli.server_packages import server_packages
+from weftline.transports.cli.progress import server_packages
 
 if TYPE_CHECKING:
     from weftline.app.app import App

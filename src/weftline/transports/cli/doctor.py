@@ -129,7 +129,7 @@ def _target_of(ctx: click.Context, target: Target) -> Finding:
 async def _examine_folder(target: Target) -> list[Finding]:
     from weftline.app.diagnostics import CheckStatus  # noqa: PLC0415 - help needs no storage
     from weftline.app.diagnostics.checks import examine  # noqa: PLC0415 - likewise
-    from weftline.transports.cli.caller_check import check_caller  # noqa: PLC0415 - likewise
+    from weftline.transports.cli.server_checks import check_caller  # noqa: PLC0415 - likewise
 
     settings, clock = target.settings(), SystemClock()
     findings = await examine(settings, clock)

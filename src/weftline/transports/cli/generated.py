@@ -131,7 +131,7 @@ def _hand_written(group: str) -> dict[str, click.Command]:
 
 def command_for(operation: Operation, name: str | None = None) -> click.Command:
     """Return the command of an operation, by default named by its verb."""
-    from weftline.transports.cli.confirmation import asks  # noqa: PLC0415 - likewise
+    from weftline.transports.cli.base import asks  # noqa: PLC0415 - likewise
     from weftline.transports.cli.params import parameters  # noqa: PLC0415 - listing the commands needs no parameters
 
     own = list(parameters(operation))
@@ -163,7 +163,11 @@ def _underscored(name: str) -> str:
 def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
     @click.pass_context
     def call(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over every parameter
-        from weftline.transports.cli import confirmation, events, usage  # noqa: PLC0415 - only to run the command
+        from weftline.transports.cli import (  # noqa: PLC0415 - only to run the command
+            base,
+            events,
+            usage,
+        )
         from weftline.transports.cli.errors import FAILED  # noqa: PLC0415 - likewise
         from weftline.transports.cli.params import LATEST, given  # noqa: PLC0415 - likewise
         from weftline.transports.cli.render import show  # noqa: PLC0415 - likewise
@@ -177,8 +181,8 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
         if operation.name == "usage.export" and not options["as_json"]:
             usage.export(target, operation, request)
             return
-        if confirmation.asks(operation) and not (options["yes"] or confirmation.is_dry_run(operation, request)):
-            confirmation.confirm(ctx, target, operation, request)
+        if base.asks(operation) and not (options["yes"] or base.is_dry_run(operation, request)):
+            base.confirm(ctx, target, operation, request)
         answer = _answer(target, operation, request, ask=not options.get("yes"))
         if options.get("limit") and "limit" not in operation.request.__struct_fields__:
             answer = _first(answer, options["limit"])
@@ -201,14 +205,14 @@ def _latest_receipt(target: Target) -> str:
 def _answer(target: Target, operation: Operation, raw: dict[str, Any], *, ask: bool) -> Any:  # noqa: ANN401 - a response
     """Call an operation; if it is refused and ``force`` would override that, ask whether to."""
     from weftline.kernel.errors import Conflict  # noqa: PLC0415 - only to run the command
-    from weftline.transports.cli import confirmation  # noqa: PLC0415 - only to run the command
+    from weftline.transports.cli import base  # noqa: PLC0415 - only to run the command
 
     try:
         return target.call(operation, raw)
     except Conflict as refusal:
-        if not ask or not confirmation.interactive() or _OVERRIDABLE.get(operation.name) != refusal.code:
+        if not ask or not base.interactive() or _OVERRIDABLE.get(operation.name) != refusal.code:
             raise
-        confirmation.ask(f"{refusal.message} Delete it all the same?")
+        base.ask(f"{refusal.message} Delete it all the same?")
         return target.call(operation, {**raw, "force": True})
 
 
@@ -231,9 +235,9 @@ def _formatter(operation: Operation, request: dict[str, Any]) -> Callable[[Any],
         formatters = import_module(f"weftline.transports.cli.{module}").FORMATTERS
         formatter = formatters.get(operation.name)
     if formatter is None and operation.destructive:
-        from weftline.transports.cli import confirmation  # noqa: PLC0415 - only to run the command
+        from weftline.transports.cli import base  # noqa: PLC0415 - only to run the command
 
-        return lambda answer: confirmation.render_removed(operation, request, answer)
+        return lambda answer: base.render_removed(operation, request, answer)
     if formatter is not None and operation.name in _QUERY_FIELDS:
         return partial(formatter, request.get(_QUERY_FIELDS[operation.name]) or "")
     return formatter

@@ -17,8 +17,7 @@ import msgspec
 
 from weftline.kernel.errors import NotFound
 from weftline.kernel.operation import Response
-from weftline.transports.cli.base import JSON, YES, OfflineCommand, OrderedGroup
-from weftline.transports.cli.confirmation import ConfirmationNeeded, ask, interactive
+from weftline.transports.cli.base import JSON, YES, ConfirmationNeeded, OfflineCommand, OrderedGroup, ask, interactive
 from weftline.transports.cli.render import escape_controls, show
 from weftline.transports.hooks.folder import HooksFolder
 from weftline.transports.hooks.hook_input import CLIENTS

@@ -16,15 +16,15 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from weftline.access.tool_profiles import parse_tool_profile
+from weftline.access.steps import parse_tool_profile
 from weftline.kernel.fields import is_name
 from weftline.transports.cli.base import Command
 from weftline.transports.cli.completion import complete_name
 from weftline.transports.cli.global_options import DATA_FOLDER, check_server, given
-from weftline.transports.cli.server_packages import server_packages
+from weftline.transports.cli.progress import server_packages
 from weftline.transports.cli.text_params import Url
-from weftline.transports.hooks.configurations import HOOK_FILES, UnmergeableConfigError, hooks_in, plugin_folder
 from weftline.transports.hooks.folder import HooksFolder
+from weftline.transports.hooks.hook_input import HOOK_FILES, UnmergeableConfigError, hooks_in, plugin_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from weftline.transports.cli.render import show
 
 if TYPE_CHECKING:
     from weftline.client._client import Client
-    from weftline.knowledge.sources.model import SyncCounts
-    from weftline.knowledge.sources.operations import SourceInfo, SyncRequested
+    from weftline.knowledge.source_operations import SourceInfo, SyncRequested
+    from weftline.knowledge.sources import SyncCounts
     from weftline.open import Weftline
     from weftline.transports.cli.target import Target
 
@@ -92,7 +92,7 @@ async def _sync(target: Target, domain: str, source_id: str, *, full: bool) -> S
 
 async def _synced(weftline: Client | Weftline, domain: str, source_id: str) -> SourceInfo:
     """Poll until a source is neither queued nor being synchronised, and return it."""
-    from weftline.knowledge.sources.model import SourceNotFound  # noqa: PLC0415 - help needs no operations
+    from weftline.knowledge.sources import SourceNotFound  # noqa: PLC0415 - help needs no operations
 
     while True:
         listed = (await weftline.knowledge.list_sources(domain)).sources

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from weftline.kernel.errors import Unavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from weftline.open import Weftline
 
     DocumentFilter = Callable[[str], bool]
+
 
 POLL_SECONDS = 0.5
 _PAGE = 1_000
@@ -85,3 +88,25 @@ def progress_bar(total: int, label: str) -> Iterator[Callable[[int], None]]:
         return
     with click.progressbar(length=total, label=f"{label:<9}", file=sys.stderr, show_pos=True) as shown:
         yield shown.update
+
+
+# What commands that need weftline[server] say without it.
+
+
+class ServerNotInstalled(Unavailable):
+    """The packages of weftline[server] are not installed, or in versions that it cannot use."""
+
+    code = "SERVER_NOT_INSTALLED"
+    hint = (
+        "Run pip install 'weftline[server]'. Where another package needs an older mcp, install it into an environment "
+        "of its own: programs reach the server with weftline alone."
+    )
+
+
+@contextmanager
+def server_packages(command: str) -> Iterator[None]:
+    """Import modules that need weftline[server]; without its packages, raise an error that names the command."""
+    try:
+        yield
+    except ImportError as error:
+        raise ServerNotInstalled(f"{command} needs weftline[server]: {error}.") from error

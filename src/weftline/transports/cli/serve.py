@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weftline.access.tool_profiles import parse_tool_profile
+from weftline.access.steps import parse_tool_profile
 from weftline.kernel.correlation import make_correlation
 from weftline.kernel.errors import Unavailable
 from weftline.transports.cli.base import Command, DataFolderCommand
 from weftline.transports.cli.completion import complete_name
 from weftline.transports.cli.global_options import DATA_FOLDER, FLAGS, check_once, given, note_unused_database
-from weftline.transports.cli.server_packages import server_packages
+from weftline.transports.cli.progress import server_packages
 from weftline.transports.cli.text_params import Url
 
 if TYPE_CHECKING:

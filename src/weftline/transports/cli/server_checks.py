@@ -13,14 +13,22 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import msgspec
 
+from weftline.app.authentication import Authenticator
 from weftline.app.diagnostics import CheckStatus, Finding
+from weftline.app.tenants import Tenants
 from weftline.client._client import Client
 from weftline.client._wire import Address
 from weftline.kernel.errors import AuthenticationError, WeftlineError, render_hint
+from weftline.providers.jwt import JwtCodec
+from weftline.storage.sql.database import connect
 from weftline.transports.cli.errors import as_command
 
 if TYPE_CHECKING:
+    from weftline.app.authentication import Credential
+    from weftline.kernel.clock import Clock
+    from weftline.settings import Settings
     from weftline.transports.cli.target import Target
+
 
 _TIMEOUT_SECONDS = 5.0
 _POLL_SECONDS = 0.1
@@ -112,3 +120,21 @@ async def _check_key(target: Target) -> Finding:
         except WeftlineError as error:
             return Finding("Key", CheckStatus.PROBLEM, error.message, render_hint(error.hint_template, as_command))
     return Finding("Key", CheckStatus.OK, f"of {caller.agent_id}: {', '.join(caller.permissions)}")
+
+
+# Check of the credential that commands on a data folder would use.
+
+
+async def check_caller(settings: Settings, credential: Credential, clock: Clock) -> Finding:
+    """Check that a credential of the data folder is accepted, and say whose it is."""
+    database = connect(settings.storage_url)
+    try:
+        await database.open()
+        if not await Tenants(database, clock).names():
+            return Finding("Caller", CheckStatus.OK, "there is no tenant yet; the first command makes one")
+        actor = await Authenticator(database, JwtCodec(), clock).identify(credential)
+    except WeftlineError as error:
+        return Finding("Caller", CheckStatus.PROBLEM, error.message, render_hint(error.hint_template, as_command))
+    finally:
+        await database.close()
+    return Finding("Caller", CheckStatus.OK, f"{actor.principal_id}, in the tenant {actor.tenant}")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from weftline.kernel.call_warnings import CallWarning, collected_warnings
 from weftline.kernel.correlation import is_traceparent, make_correlation
 from weftline.kernel.errors import NotFound
+from weftline.kernel.guards import CallWarning, collected_warnings
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect
 from weftline.settings import Settings

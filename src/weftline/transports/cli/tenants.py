@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weftline.access.plans.limits import LIMITS, parse_limits
-from weftline.access.plans.model import PLANS, AssignedPlan, limit_text
+from weftline.access.plans import LIMITS, PLANS, AssignedPlan, limit_text, parse_limits
 from weftline.app.tenants import default_plan
-from weftline.insight.usage.model import UsageFigures, figures
-from weftline.kernel.clock import to_micros
+from weftline.insight.usage import UsageFigures, figures
+from weftline.kernel.clock import parse_timestamp, to_micros
 from weftline.kernel.operation import Response
-from weftline.kernel.timestamps import parse_timestamp
-from weftline.models.metering.model import UsageSums
+from weftline.models.metering import UsageSums
 from weftline.transports.cli.base import JSON, LIMIT, DataFolderGroup
 from weftline.transports.cli.formatters.usage import render_tenants
 from weftline.transports.cli.render import show
 from weftline.transports.cli.target import opened
 
 if TYPE_CHECKING:
-    from weftline.access.plans.model import Plan
-    from weftline.app.tenant_figures import TenantFigures
+    from weftline.access.plans import Plan
+    from weftline.app.metrics_snapshot import TenantFigures
     from weftline.app.tenants import NewTenant
     from weftline.transports.cli.target import Target
 

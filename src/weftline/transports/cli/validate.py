@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from weftline.kernel.operation import Operation
     from weftline.transports.cli.target import Target
+    from weftline.validation.compaction import Said
     from weftline.validation.model import Figure
-    from weftline.validation.statements import Said
 
 _ANSWERS = {True: "yes", False: "NO", None: ""}
 _WRITABLE = click.Path(file_okay=False, path_type=Path)
@@ -259,7 +259,7 @@ def _check_unused_target(ctx: click.Context, option: str) -> None:
 
 
 def _run(ctx: click.Context, name: str, random_seed: int = 0) -> ValidationResult:
-    from weftline.validation.statements import Material  # noqa: PLC0415 - help needs no texts
+    from weftline.validation.compaction import Material  # noqa: PLC0415 - help needs no texts
 
     return asyncio.run(VALIDATIONS[name].run(_target(ctx).settings(), Material(random_seed)))
 
@@ -278,7 +278,7 @@ def _run_on(
         if agent_id is not None:
             raise click.UsageError("--agent-id needs --session.", ctx)
         return _run(ctx, name, random_seed)
-    from weftline.validation.statements import Material  # noqa: PLC0415 - help needs no texts
+    from weftline.validation.compaction import Material  # noqa: PLC0415 - help needs no texts
 
     own = _own_messages(_target(ctx), session, agent_id)
     if not own:
@@ -289,7 +289,7 @@ def _run_on(
 
 def _own_messages(target: Target, session: str, agent_id: str | None) -> list[Said]:
     """Return the newest messages of a window that have a text."""
-    from weftline.validation.statements import Said  # noqa: PLC0415 - help needs no texts
+    from weftline.validation.compaction import Said  # noqa: PLC0415 - help needs no texts
 
     request = {"session_id": session, "agent_id": agent_id}
     operation = _operation("window.events")

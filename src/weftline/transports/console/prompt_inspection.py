@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.state.layers.prefix import sections_of
-from weftline.transports.console.charts import Part, segments
 from weftline.transports.console.item_links import item_link
-from weftline.transports.console.text_changes import compared as diffs_of
+from weftline.transports.console.rendering import Part, segments
+from weftline.transports.console.side_by_side import compared as diffs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weftline.history.text_diff import TextDiff
     from weftline.prompts.assembly.receipt_operations import ReceiptShown
     from weftline.prompts.assembly.receipts import ReceiptBlock
-    from weftline.transports.console.charts import Rectangle
+    from weftline.transports.console.rendering import Rectangle
 
 IN_PROMPT, SHORTENED = "in the prompt", "shortened"
 _LAYER_LINE = "layer:"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weftline.prompts.assembly.model import digest_of
+from weftline.prompts.assembly.receipts import digest_of
 from weftline.state.layers.prefix import sections_of
 from weftline.transports.console.item_links import item_link
-from weftline.transports.console.text_changes import as_text
+from weftline.transports.console.side_by_side import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,18 +6,18 @@ import math
 import re
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from weftline.transports.console.item_links import item_link, owner_of, subject_link
-from weftline.transports.console.side_by_side import rows_of
-from weftline.transports.console.text_changes import as_text
+from weftline.transports.console.side_by_side import as_text, rows_of
 from weftline.transports.unseen_characters import UNSEEN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
 
 _INERT = re.compile(rf"[{UNSEEN}\u200c\u200d]")
 _NOTHING = "\u2013"
@@ -146,3 +146,39 @@ def shown_bytes(size: int | None) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= _THOUSAND
     raise AssertionError(size)
+
+
+# Bars that are made on the server: parts of a whole as rectangles of an SVG, 1,000 units wide.
+
+WIDTH = 1_000
+
+
+class Rectangle(NamedTuple):
+    """A part of a bar: its class in the style sheet, where it is, and what it is."""
+
+    kind: str
+    x: float
+    width: float
+    label: str
+    is_marked: bool = False
+
+
+class Part(NamedTuple):
+    """A part of a whole to draw; a marked one has a line at its end."""
+
+    kind: str
+    amount: float
+    label: str
+    is_marked: bool = False
+
+
+def segments(parts: Iterable[Part], whole: float | None = None) -> list[Rectangle]:
+    """Return parts next to each other, in their proportion to the whole; by default that is their sum."""
+    given = list(parts)
+    total = whole or sum(part.amount for part in given)
+    drawn, at = [], 0.0
+    for part in given:
+        width = min(WIDTH - at, part.amount / total * WIDTH) if total else 0.0
+        drawn.append(Rectangle(part.kind, round(at, 2), round(width, 2), part.label, part.is_marked))
+        at += width
+    return drawn

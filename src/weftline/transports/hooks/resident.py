@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weftline.kernel.errors import WeftlineError
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.transports.hooks.hook_input import CLIENTS, HookInput, UnreadableHook, hook_answer, read_hook
 from weftline.transports.hooks.recorder import Recorder
 from weftline.transports.hooks.repository import Repository, find_repository

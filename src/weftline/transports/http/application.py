@@ -7,7 +7,9 @@ import hmac
 import time
 from contextlib import asynccontextmanager
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,15 +18,25 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from weftline import __version__
-from weftline.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftlineError
+from weftline.kernel.errors import (
+    AuthenticationError,
+    HostNotAllowed,
+    MethodNotAllowed,
+    NotFound,
+    RateLimited,
+    WeftlineError,
+)
 from weftline.providers.model_upstreams import OFF, UpstreamConnections, Upstreams
 from weftline.providers.provider_keys import ProviderKeys
 from weftline.transports.console.site import Console
-from weftline.transports.http.byte_budget import ByteBudget
-from weftline.transports.http.connections import ConnectionLimits, ConnectionTable, connection_of, trusted_proxies
-from weftline.transports.http.host_check import HostGuard
-from weftline.transports.http.http_io import context_of, delay_refusal, error_body, error_headers
-from weftline.transports.http.index_page import landing_page
+from weftline.transports.http.connections import (
+    ByteBudget,
+    ConnectionLimits,
+    ConnectionTable,
+    connection_of,
+    trusted_proxies,
+)
+from weftline.transports.http.http_io import context_of, delay_refusal, error_body, error_headers, refuse
 from weftline.transports.http.openapi import openapi_document
 from weftline.transports.http.rest import RouteTable
 from weftline.transports.http.schemas import schema_routes
@@ -45,7 +57,113 @@ if TYPE_CHECKING:
     from weftline.app.app import App
     from weftline.app.authentication import Credential
     from weftline.kernel.clock import Clock
+    from weftline.kernel.operation import Registry
     from weftline.transports.mcp.http import Profile
+
+
+# Index page at /: how to use this server. It shows no data.
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Weftline server</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+  :root {{ color-scheme: light dark; --line: #8884; }}
+  body {{ font: 16px/1.6 system-ui, sans-serif; max-width: 44rem; margin: 3rem auto; padding: 0 1.5rem; }}
+  h1 {{ margin-bottom: 0; }} h1 small {{ font-weight: 400; opacity: .7; font-size: 1rem; }}
+  pre {{ border: 1px solid var(--line); border-radius: .5rem; padding: 1rem; overflow-x: auto; }}
+  dt {{ font-weight: 600; margin-top: .8rem; }} dd {{ margin: 0; }}
+  code {{ font: .9em ui-monospace, monospace; }}
+</style></head><body><main>
+<h1>Weftline <small>{version}</small></h1>
+<p>The context layer for multi-agent systems. This server is running.</p>
+<dl>
+<dt><a href="/console">Console</a></dt><dd>What agents share, remember and were told, for people.</dd>
+<dt>MCP at <code>/mcp</code></dt><dd>Tools for agents, by streamable HTTP, with an API key.</dd>
+<dt>REST below <code>/v1</code></dt><dd>{operations} operations, described in <a href="/openapi.json">OpenAPI</a>.</dd>
+<dt><a href="/health">Health</a>, <a href="/ready">readiness</a>, <code>/metrics</code></dt>
+<dd>For who runs the server; metrics need the operator's token.</dd>
+</dl>
+<p>On the server's machine:</p>
+<pre>weftline console             # open the console, signed in
+weftline session list        # list sessions of the data folder
+weftline init claude-code    # connect your editor or agent</pre>
+</main></body></html>"""
+
+
+def landing_page(registry: Registry) -> str:
+    return _PAGE.format(version=escape(__version__), operations=sum(1 for _ in registry))
+
+
+# Host and Origin checks against DNS rebinding: a web page must not reach a local server through the browser.
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+# Health probes may use any host name; these paths reveal nothing.
+_OPEN_PATHS = frozenset({"/health", "/ready"})
+
+
+class HostGuard:
+    """Middleware that accepts only known Host headers and trusted origins; others are limited by address."""
+
+    def __init__(self, app: App, guarded: ASGIApp) -> None:
+        self._app = app
+        self._guarded = guarded
+        settings = app.settings
+        bound = set() if settings.listens_everywhere else {settings.url_host.lower()}
+        hosts = LOOPBACK_HOSTS | bound | set(settings.allowed_hosts.lower().split())
+        self._names = HostNames(hosts, frozenset(settings.allowed_origins.lower().split()))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
+            refusal = self._names.refusal(scope)
+            if refusal is not None:
+                await self._refuse(scope, send, refusal)
+                return
+        await self._guarded(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, send: Send, refusal: WeftlineError) -> None:
+        try:
+            await self._app.admit_wrong_host(context_of(scope))
+        except RateLimited as limited:
+            refusal = limited
+        await refuse(scope, send, refusal, self._app.clock)
+
+
+class HostNames:
+    """Accepted Host headers and origins."""
+
+    def __init__(self, hosts: frozenset[str], origins: frozenset[str]) -> None:
+        self._hosts = hosts
+        self._origins = origins
+
+    def refusal(self, scope: Scope) -> HostNotAllowed | None:
+        host = origin = None
+        for name, value in scope["headers"]:
+            # Of two headers a proxy may go by the other one.
+            if name == b"host":
+                host = value.decode("latin-1").lower() if host is None else ""
+            elif name == b"origin":
+                origin = value.decode("latin-1").lower() if origin is None else ""
+        if host is None or (host not in self._hosts and _without_port(host) not in self._hosts):
+            return HostNotAllowed(f"The host name '{(host or '')[:100]}' is not allowed.")
+        if origin is not None and not self._trusts(origin, host):
+            return HostNotAllowed(f"The origin '{origin[:100]}' is not allowed.")
+        return None
+
+    def _trusts(self, origin: str, host: str) -> bool:
+        # A page of this server may call it under whatever allowed name it was opened.
+        if origin in self._origins or origin in {f"https://{host}", f"http://{host}"}:
+            return True
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in {"http", "https"} and _without_port(parts.netloc) in LOOPBACK_HOSTS
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
 
 _READY_SECONDS = 1.0
 # Limits of the bytes that are buffered for slow clients: in all, and in bodies of the largest size.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weftline.app.dispatch import CallContext
-from weftline.kernel.call_warnings import WARNING_HEADER
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weftline.kernel.errors import (
@@ -20,6 +19,7 @@ from weftline.kernel.errors import (
     ServerBusy,
     WeftlineError,
 )
+from weftline.kernel.guards import WARNING_HEADER
 from weftline.transports.answer_json import encode_answer
 from weftline.transports.http.connections import connection_of
 from weftline.transports.references import route_reference

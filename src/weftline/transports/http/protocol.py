@@ -18,7 +18,7 @@ from weftline.kernel.client_gone import WaitingClient
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import ServerBusy
 from weftline.kernel.fair_queue import server_busy
-from weftline.transports.http.byte_budget import Holder
+from weftline.transports.http.connections import Holder
 from weftline.transports.http.http_io import error_body
 
 if TYPE_CHECKING:

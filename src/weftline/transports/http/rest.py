@@ -9,10 +9,10 @@ from urllib.parse import parse_qs
 from starlette.routing import Route
 
 from weftline.app.dispatch import Incoming
-from weftline.kernel.call_warnings import collected_warnings
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.errors import InvalidInput, WeftlineError
 from weftline.kernel.fields import MAX_INT
+from weftline.kernel.guards import collected_warnings
 from weftline.kernel.operation import Audience
 from weftline.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.app.dispatch import CallContext
-    from weftline.app.subscribers import Subscriber
+    from weftline.app.event_feed import Subscriber
     from weftline.kernel.events import Event, StoredEvent
     from weftline.kernel.identity import Actor
     from weftline.sessions.events.model import EventPage

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.routing import Route
 
-from weftline.insight.metrics.operations import COLLECTION_INTERVAL
-from weftline.kernel.call_warnings import collected_warnings
+from weftline.insight.metrics import COLLECTION_INTERVAL
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.errors import InvalidInput, WeftlineError
+from weftline.kernel.guards import collected_warnings
 from weftline.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,
     context_of,

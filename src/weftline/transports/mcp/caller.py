@@ -18,11 +18,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 
 from weftline.app.dispatch import CallContext
-from weftline.kernel.call_warnings import collected_warnings
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
 from weftline.kernel.errors import NotFound, WeftlineError, render_hint
 from weftline.kernel.fields import MAX_INT
+from weftline.kernel.guards import collected_warnings
 from weftline.transports.http.http_io import error_body
 from weftline.transports.references import tool_reference
 

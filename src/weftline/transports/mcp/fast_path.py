@@ -30,11 +30,10 @@ from weftline.kernel.correlation import META_KEYS
 from weftline.kernel.errors import ContentTooLarge, WeftlineError
 from weftline.kernel.operation import Effect
 from weftline.transports.answer_json import encode_answer, sliced
-from weftline.transports.http.http_io import send_json
+from weftline.transports.http.http_io import check_length, hold, send_json
 from weftline.transports.mcp.caller import ToolCalls, connection_of
 from weftline.transports.mcp.elicitation import PassedOn, can_elicit
-from weftline.transports.mcp.read_ahead import ReadAhead
-from weftline.transports.mcp.tool_models import shown_warning, tool_model
+from weftline.transports.mcp.server import shown_warning, tool_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
     from mcp.server.streamable_http import StreamableHTTPServerTransport
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from weftline.app.app import App
     from weftline.app.tools.toolbox import ToolView
@@ -53,6 +52,45 @@ if TYPE_CHECKING:
 
     Headers = Mapping[bytes, bytes]
     CorrelationMeta = Mapping[str, str]
+
+
+# Reading a request body before the SDK does.
+
+
+class ReadAhead:
+    """Request body that is read here and can be read again by the SDK."""
+
+    def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._limit = limit
+        self._messages: list[Message] = []
+        self.body: bytes | None = None
+
+    async def read(self) -> bytes | None:
+        """Return the body; None if it is too large, which the SDK then refuses, or incomplete.
+
+        Raises ServerBusy if too much is kept for the caller.
+        """
+        try:
+            check_length(self._scope, self._limit)
+        except ContentTooLarge:
+            return None
+        size = 0
+        while True:
+            message = await self._receive()
+            self._messages.append(message)
+            size += len(message.get("body", b""))
+            if message["type"] != "http.request" or size > self._limit:
+                return None
+            if not message.get("more_body", False):
+                self.body = b"".join([part.get("body", b"") for part in self._messages])
+                return self.body
+            hold(self._scope, len(message.get("body", b"")))
+
+    async def __call__(self) -> Message:
+        return self._messages.pop(0) if self._messages else await self._receive()
+
 
 _CALL, _LIST = "tools/call", "tools/list"
 _MODERN = "2026-07-28"

@@ -16,7 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from msgspec import structs
 from starlette.routing import Route
 
-from weftline.access.tool_profiles import parse_tool_profile
+from weftline.access.steps import parse_tool_profile
 from weftline.app.authentication import InStep
 from weftline.app.dispatch import CallContext
 from weftline.kernel.client_gone import ClientGone
@@ -27,9 +27,8 @@ from weftline.sessions.model import SessionNotFound
 from weftline.transports.http.http_io import context_of, note_caller, refuse
 from weftline.transports.mcp.caller import McpCaller, WeftlineUser
 from weftline.transports.mcp.elicitation import StreamsForElicitation
-from weftline.transports.mcp.fast_path import FastPath, check_message
+from weftline.transports.mcp.fast_path import FastPath, ReadAhead, check_message
 from weftline.transports.mcp.login import LoginEndpoint
-from weftline.transports.mcp.read_ahead import ReadAhead
 from weftline.transports.mcp.server import build_server
 from weftline.transports.mcp.subscriptions import Subscriptions
 from weftline.transports.references import tool_reference

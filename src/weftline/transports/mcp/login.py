@@ -17,8 +17,8 @@ from weftline import __version__
 from weftline.kernel.errors import AuthenticationError, MethodNotAllowed, WeftlineError
 from weftline.transports.http.http_io import ANONYMOUS_BODY_BYTES, context_of, error_body, refuse
 from weftline.transports.mcp.caller import answering
-from weftline.transports.mcp.read_ahead import ReadAhead
-from weftline.transports.mcp.tool_models import tool_model, tool_result
+from weftline.transports.mcp.fast_path import ReadAhead
+from weftline.transports.mcp.server import tool_model, tool_result
 from weftline.transports.references import tool_reference
 
 if TYPE_CHECKING:

@@ -12,18 +12,64 @@ from mcp.shared.exceptions import MCPError
 
 from weftline import __version__
 from weftline.app.dispatch import may_use
+from weftline.prompts.gateway.operations import ToolCalled
 from weftline.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call, is_modern
 from weftline.transports.mcp.elicitation import ResultElicitation, client_approver
-from weftline.transports.mcp.tool_models import tool_model, tool_result
 from weftline.transports.resources import INBOX, METRICS, TEMPLATES, parse_uri, read_resource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from weftline.app.app import App
+    from weftline.app.tools.toolbox import ToolView
     from weftline.kernel.identity import Actor
     from weftline.transports.mcp.caller import Context, McpCaller
     from weftline.transports.mcp.subscriptions import Subscriptions
+
+
+# Tools in the SDK's form.
+
+_MAX_STRUCTURED_BYTES = 256 * 1024
+
+
+def tool_model(view: ToolView) -> types.Tool:
+    """Return a tool as tools/list describes it."""
+    return types.Tool(
+        name=view.name,
+        description=view.description,
+        input_schema=view.input_schema,
+        annotations=types.ToolAnnotations(read_only_hint=view.read_only, open_world_hint=False),
+    )
+
+
+def shown_warning(warning: str) -> str:
+    return f"Warning: {warning}"
+
+
+def tool_result(content: msgspec.Struct, *, is_error: bool, warnings: Sequence[str] = ()) -> types.CallToolResult:
+    """Return the answer of a tool call, as text and as structured content; warnings are further texts."""
+    if isinstance(content, ToolCalled):
+        return _forwarded_result(content, warnings)
+    encoded = msgspec.json.encode(content)
+    return types.CallToolResult(
+        content=[types.TextContent(text=text) for text in (encoded.decode(), *map(shown_warning, warnings))],
+        # The SDK goes through it value by value.
+        structured_content=None if len(encoded) > _MAX_STRUCTURED_BYTES else msgspec.json.decode(encoded),
+        is_error=is_error,
+    )
+
+
+def _forwarded_result(answer: ToolCalled, warnings: Sequence[str]) -> types.CallToolResult:
+    """Return the answer of a server behind the gateway as that server gave it."""
+    notes = [{"type": "text", "text": shown_warning(warning)} for warning in warnings]
+    return types.CallToolResult.model_validate(
+        {
+            "content": [*answer.content, *notes],
+            "structuredContent": answer.structured,
+            "isError": answer.is_error,
+        }
+    )
+
 
 _INSTRUCTIONS = (
     "Weftline stores the shared state, messages and memory of the agents of a session. On the board "

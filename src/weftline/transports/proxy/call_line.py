@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weftline.transports.cli.render import escape_controls
 
 if TYPE_CHECKING:
-    from weftline.models.language_models.usage import Usage
+    from weftline.models.language_models.answer_usage import Usage
     from weftline.transports.proxy.observer import NotedCall
 
 _MAX_PATH = 80

@@ -22,12 +22,11 @@ from weftline.app.proxied_edits import GivenRequest
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
 from weftline.kernel.errors import InvalidInput, ServerBusy, WeftlineError
 from weftline.models.language_models.answer_filter import AnswerTooLarge, WholeFilter, answer_filter, is_readable
-from weftline.models.language_models.answer_usage import answer_reader, is_event_stream, requested_model
+from weftline.models.language_models.answer_usage import Usage, answer_reader, is_event_stream, requested_model
 from weftline.models.language_models.conversation_requests import form_of
-from weftline.models.language_models.usage import Usage
 from weftline.providers.model_upstreams import PROVIDERS
 from weftline.providers.webhook_sender import failure_of
-from weftline.sessions.events.webhooks.model import AddressNotAllowed
+from weftline.sessions.events.webhooks import AddressNotAllowed
 from weftline.transports.http.connections import connection_of
 from weftline.transports.http.http_io import hold
 from weftline.transports.proxy.errors import CallerUnknown, NoProviderKey, UpstreamUnreachable, error_event, refuse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.kernel.errors import AuthenticationError, PermissionDenied, Unavailable
-from weftline.models.budgets.model import BudgetExceeded
+from weftline.models.budgets import BudgetExceeded
 from weftline.transports.http.http_io import delay_refusal, error_headers
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from weftline.app.call_meter import ProxiedAs, reported_sums
 from weftline.app.proxied_conversations import ConversationCall
 from weftline.jobs.runner import attempt
 from weftline.kernel.errors import SystemUnavailable, WeftlineError
-from weftline.models.metering.model import UsageSums, nanos
-from weftline.models.metering.proxied_calls import EditedTokens, usage_as_given
+from weftline.models.metering import UsageSums, nanos
+from weftline.models.proxied_calls import EditedTokens, usage_as_given
 from weftline.transports.proxy.kept_calls import FairQueue, KeptBytes, KeptCall
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from weftline.app.call_meter import CallPrices
     from weftline.app.dispatch import CallContext
     from weftline.app.proxied_edits import EditNote, ProxiedEdits
-    from weftline.models.language_models.answer_usage import AnswerReader
+    from weftline.models.language_models.answer_usage import AnswerReader, Usage
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm
-    from weftline.models.language_models.usage import Usage
-    from weftline.models.metering.model import CallKind
+    from weftline.models.metering import CallKind
 
     FindCaller = Callable[[], Awaitable[ChatCaller]]
 

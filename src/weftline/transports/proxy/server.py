@@ -25,8 +25,8 @@ from weftline.providers.prices import PriceTable
 from weftline.storage.migrations.runner import status
 from weftline.storage.sql.database import Scope as DatabaseScope
 from weftline.storage.sql.database import connect
+from weftline.transports.http.application import LOOPBACK_HOSTS, HostNames
 from weftline.transports.http.connections import ConnectionTable
-from weftline.transports.http.host_check import LOOPBACK_HOSTS, HostNames
 from weftline.transports.http.http_io import send_error
 from weftline.transports.logs import configure_logging
 from weftline.transports.proxy.call_line import call_line

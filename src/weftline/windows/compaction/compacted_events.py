@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.safety.trust.model import Trust
-from weftline.windows.compaction.digest import is_literal
+from weftline.windows.compaction.digest import facts_text, is_literal, summary_text
 from weftline.windows.compaction.model import is_stated
-from weftline.windows.compaction.summary_text import facts_text, summary_text
 from weftline.windows.model import event_version, is_from_user
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from weftline.safety.trust.model import Source, Trust, TrustLabel, joined_label
 from weftline.windows.compaction.digest import is_literal, statement
 from weftline.windows.compaction.facts.extraction import extract_in_turns
 from weftline.windows.compaction.group_facts import facts_by_event, facts_in_room, facts_of
-from weftline.windows.compaction.losses import event_losses, loss_list
 from weftline.windows.compaction.model import (
     CompactedView,
     CompactionDraft,
@@ -27,13 +26,14 @@ from weftline.windows.compaction.model import (
     Summary,
     binds,
 )
-from weftline.windows.compaction.strategies.choice import lay_out
-from weftline.windows.compaction.strategies.truncation import truncation, truncation_note
+from weftline.windows.compaction.strategies import lay_out, truncation, truncation_note
 from weftline.windows.compaction.summariser import (
     ExtractiveSummariser,
     SummariserFailed,
     SummaryRequest,
     SummaryText,
+    event_losses,
+    loss_list,
 )
 from weftline.windows.compaction.tool_outputs import slim_output
 from weftline.windows.compaction.verification import verify
@@ -42,7 +42,7 @@ from weftline.windows.model import event_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import TokenCounter
     from weftline.windows.compaction.model import CompactionSource, EventGroup, KeyFact, StrategyName
     from weftline.windows.compaction.summariser import Summariser
     from weftline.windows.model import WindowEvent

@@ -10,7 +10,8 @@ from weftline.windows.compaction.model import RESULT_OF, FactKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from weftline.windows.compaction.model import KeyFact
+    from weftline.windows.compaction.model import KeyFact, Summary
+
 
 T = TypeVar("T")
 # Kinds in the order of a digest.
@@ -77,3 +78,18 @@ def statement(fact: KeyFact) -> str:
 
 def _distinct(values: Iterable[T]) -> list[T]:
     return list(dict.fromkeys(values))
+
+
+# The text of a summary in a prompt: its prose, then the key facts that the prose does not contain.
+
+_HEADING = "Key facts:"
+
+
+def summary_text(summary: Summary, facts: Sequence[KeyFact]) -> str:
+    """Return the text that stands for the events of a summary; ``facts`` are those that it does not contain."""
+    return "\n".join(filter(None, (summary.title, summary.text, facts_text(facts))))
+
+
+def facts_text(facts: Sequence[KeyFact]) -> str:
+    """Return key facts as lists by kind; nothing if there are none."""
+    return f"{_HEADING}\n{digest(facts)}" if facts else ""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weftline.windows.compaction.event_texts import references_to
 from weftline.windows.compaction.model import FactKind, binds
+from weftline.windows.compaction.summariser import references_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import TokenCounter
     from weftline.windows.compaction.model import EventGroup, KeyFact
 
 

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from weftline.kernel.errors import Conflict, NotFound
 from weftline.safety.trust.model import TrustLabel
-from weftline.state.agent_context import compaction_settings
+from weftline.state.agent_context import settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import CacheKey, TokenCounter
     from weftline.windows.model import WindowEvent
 
-StrategyName = compaction_settings.StrategyName
+
+StrategyName = settings.StrategyName
 UsedStrategy = Literal["sliding_window", "key_facts", "hierarchical", "task_scoped", "truncation"]
 CompactionTrigger = Literal["threshold", "request"]
 # The methods of Agent Context that Weftline uses.
 SummaryMethod = Literal["extractive_summary", "abstractive_summary", "structured_digest", "rolling_summary"]
 FactStatus = Literal["current", "superseded", "resolved"]
 
-DEFAULT_STRATEGY = compaction_settings.DEFAULT_STRATEGY
-DEFAULT_KEEP_RECENT = compaction_settings.DEFAULT_KEEP_RECENT
-DEFAULT_TARGET = compaction_settings.DEFAULT_TARGET
+DEFAULT_STRATEGY = settings.DEFAULT_STRATEGY
+DEFAULT_KEEP_RECENT = settings.DEFAULT_KEEP_RECENT
+DEFAULT_TARGET = settings.DEFAULT_TARGET
 
 
 # How the speaker of what a tool returned begins, so that it is never taken for somebody's word.
@@ -306,3 +307,22 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: int = 0
     started_at: int | None = None
     finished_at: int | None = None
+
+
+# Caches of compacted views and of key facts.
+
+
+class ViewCache(Protocol):
+    """Views by tenant and compaction; a stored view never changes."""
+
+    def get(self, key: CacheKey) -> CompactedView | None: ...
+
+    def put(self, key: CacheKey, value: CompactedView, weight: int = 1) -> None: ...
+
+
+class FactCache(Protocol):
+    """Key facts by tenant and the versions of the events that they are from."""
+
+    def get(self, key: CacheKey) -> Sequence[KeyFact] | None: ...
+
+    def put(self, key: CacheKey, value: Sequence[KeyFact], weight: int = 1) -> None: ...

@@ -12,16 +12,15 @@ import msgspec
 
 from weftline.access.model import AgentNotFound
 from weftline.history.model import BranchNotFound, trunk_of
-from weftline.kernel.call_warnings import warn_caller
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count
+from weftline.kernel.guards import warn_caller
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
 from weftline.kernel.thread_pools import short_turns
 from weftline.safety.approvals.model import is_approver
-from weftline.safety.trust.model import Trust
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.safety.trust.model import Trust, TrustPolicies
 from weftline.sessions.model import (
     NotMember,
     SessionArchived,
@@ -29,9 +28,8 @@ from weftline.sessions.model import (
     SessionNotFound,
     lock_active_session,
 )
-from weftline.state.agent_context.compaction_settings import KeepRecent, Target
+from weftline.state.agent_context.settings import KeepRecent, Target
 from weftline.windows.compaction.compacted_events import holding_summaries
-from weftline.windows.compaction.expansion import expand_ids, named_compactions
 from weftline.windows.compaction.facts.extraction import extract_in_turns
 from weftline.windows.compaction.model import (
     DEFAULT_STRATEGY,
@@ -39,14 +37,13 @@ from weftline.windows.compaction.model import (
     CompactionNotHeld,
     CompactionOptions,
     CompactionState,
+    FactCache,
     FactKind,
     FactStatus,
     StrategyName,
     is_stated,
 )
-from weftline.windows.compaction.review import ReadableCompactions, check_of
-from weftline.windows.compaction.service import Compactions, no_compaction
-from weftline.windows.compaction.store import FactCache
+from weftline.windows.compaction.service import Compactions, ReadableCompactions, check_of, no_compaction
 from weftline.windows.compaction.trigger import CompactionJobs
 from weftline.windows.compaction.views import (
     MAX_PAGE_BYTES,
@@ -58,7 +55,9 @@ from weftline.windows.compaction.views import (
     ShortenedView,
     SummaryView,
     compaction_info,
+    expand_ids,
     fact_view,
+    named_compactions,
     original_bytes,
     original_event,
     shortened_view,

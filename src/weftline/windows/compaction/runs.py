@@ -8,25 +8,32 @@ import msgspec
 from msgspec import structs
 
 from weftline.history.model import trunk_of
-from weftline.kernel.tokens import approximate_tokens
-from weftline.safety.trust.policy import TrustPolicies
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models.chat_model import ChatCaller
+from weftline.safety.trust.model import TrustPolicies
 from weftline.state.layers.model import LayerViolation
 from weftline.windows.agent_settings import compaction_settings
 from weftline.windows.compaction.compacted_events import compacted_tokens
-from weftline.windows.compaction.economics import NEAR_LIMIT, modelled_costs
 from weftline.windows.compaction.model import DEFAULT_STRATEGY, CompactionSource, CompactionState
+from weftline.windows.compaction.model_summariser import ModelSummariser, SummaryContext
 from weftline.windows.compaction.service import Compactions
+from weftline.windows.compaction.summariser import ExtractiveSummariser, SummariserFailed
+from weftline.windows.compaction.trigger import NEAR_LIMIT, modelled_costs
+from weftline.windows.line_events import redacted_items
 from weftline.windows.model import window_line
-from weftline.windows.redacted_events import redacted_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.models.language_models.catalog import CacheRules
-    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.models.language_models.catalog import CacheRules, Catalog
+    from weftline.models.language_models.chat_model import ChatModel
+    from weftline.safety.injection import InjectionDetector
+    from weftline.safety.trust.model import TrustPolicy
     from weftline.sessions.model import Session
     from weftline.windows.compaction.model import CompactedView, Compaction, CompactionDraft
+    from weftline.windows.compaction.summariser import Summariser, SummaryRequest, SummaryText
     from weftline.windows.model import WindowEvent
+
 
 # Errors of a run after which a compaction has failed. A run that ends with its process, or is begun again because its
 # events changed, is no error; but what was begun this often may be what ends the process. The next threshold queues
@@ -190,3 +197,43 @@ def reason_to_skip(cut: FrozenCut, draft: CompactionDraft) -> str | None:
         f"The prompt cache that would be lost is worth more than the tokens saved: modelled cost {costs.compacted:.0f} "
         f"tokens, {costs.unchanged:.0f} as it is."
     )
+
+
+# Chooses what writes the summaries of a run: the configured language model, or the words of the original.
+
+# As the setting ``model`` of an agent: summaries without a model.
+NO_MODEL = "none"
+NOT_CONFIGURED = "The server has no such model as the settings name; the words of the original were used."
+NO_POLICY = "The tenant's policy cannot be read, so nothing leaves for the model; the words of the original were used."
+
+
+class Summarisers(NamedTuple):
+    """What summarisers need, for the life of the application. ``model`` is None if none is configured."""
+
+    model: ChatModel | None
+    catalog: Catalog
+    detector: InjectionDetector
+
+    def of(self, tenant: str, cut: FrozenCut) -> Summariser:
+        """Return the summariser of a run. Facts alone need no model."""
+        compaction = cut.compaction
+        wanted = compaction.model
+        if wanted == NO_MODEL or (self.model is None and wanted is None):
+            return ExtractiveSummariser()
+        if self.model is None or wanted not in {None, self.model.name}:
+            return FailedSummariser(NOT_CONFIGURED)
+        if cut.policy is None:
+            return FailedSummariser(NO_POLICY)
+        caller = ChatCaller(tenant, compaction.agent_id, compaction.session_id)
+        context = SummaryContext(caller, cut.policy, self.detector, cut.view)
+        return ModelSummariser(self.model, self.catalog.find(self.model.name), context)
+
+
+class FailedSummariser(NamedTuple):
+    """Has no text for any group, for one reason: another summariser takes its place, and the result says why."""
+
+    reason: str
+
+    async def summarise(self, request: SummaryRequest) -> SummaryText:
+        del request
+        raise SummariserFailed(self.reason)

@@ -7,16 +7,247 @@ best ones within the tokens stay in their order, and a note says how many of whi
 from __future__ import annotations
 
 import re
+from collections import Counter
+from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.windows.compaction.json_outputs import slim_json
-from weftline.windows.compaction.output_lines import OutputKind, kind_of_lines, rank_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import TokenCounter
+
+
+# Kinds of line-based tool outputs, and which of their lines matter most.
+
+# Ranks of lines: lower ones stay first.
+BEST, GOOD, FAIR, WEAK, REST = range(5)
+
+_SAMPLE = 60
+_MAX_COLUMNS = 12
+_MIN_TABLE_LINES = 4
+_ERROR = re.compile(
+    r"(?i)\b(?:error|errors|exception|fatal|panic|fail(?:ed|ure|ures|s)?|critical|denied|refused|timed? ?out|cannot|"
+    r"unable|not found|undefined|segfault|abort(?:ed)?|traceback|killed|oom)\b|[a-z](?:Error|Exception)\b"
+)
+_WARNING = re.compile(r"(?i)\bwarn(?:ing|ings)?\b|\bdeprecated\b")
+_RESULT = re.compile(
+    r"(?i)\b(?:passed|total|summary|success(?:ful|fully)?|succeeded|exit(?:ed)? (?:code|status)|completed?|finished|"
+    r"done|created|deployed|started|version|result|elapsed|duration|\d+ tests?|rolled back|retry|retrying)\b"
+)
+_TIMESTAMP = re.compile(r"^\W?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d|\[\d+\.\d+\])")
+_LEVEL = re.compile(r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\blevel=\w+")
+_FRAME = re.compile(r'^\s*(?:File "|at [\w$.<>/\\]+|\d+: +0x|#\d+ |from .+:\d+:in )')
+_TRACE = re.compile(r"Traceback \(most recent call last\)|^\s+at [\w$.<>]+\(|panicked at|^goroutine \d+", re.MULTILINE)
+_CAUSE = re.compile(r"^(?:Caused by|During handling|The above exception|Suppressed)")
+_SIGNATURE = re.compile(
+    r"^\s*(?:@\w|(?:export |public |private |protected |static |async |abstract |final |pub |default )*"
+    r"(?:def|class|function|func|fn|interface|struct|enum|trait|impl|type|module|package|namespace|const [A-Z_]+)\b)"
+)
+_CODE = re.compile(
+    r"^\s*(?:import |from \S+ import|#include|use |require|return\b|if .*[:{]$|for .*[:{]$|\}|//|\w+ = )|[;{]$"
+)
+_DIFF = re.compile(r"^(?:@@|\+\+\+|---|diff --git)")
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?%?\Z")
+_DIGITS = re.compile(r"\d+")
+_RULE = re.compile(r"[\s|+:=\-]+\Z")
+
+
+class OutputKind(Enum):
+    """The kind of a tool output: what one of its lines is called."""
+
+    TABLE = "row"
+    LOG = "log line"
+    TRACE = "line of the trace"
+    CODE = "line of code"
+    COMMAND = "line"
+
+    def noun(self, number: int) -> str:
+        """Return the name of its lines, singular or plural."""
+        if number == 1:
+            return self.value
+        head, _, tail = self.value.partition(" of ")
+        return f"{head}s of {tail}" if tail else f"{head}s"
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether its lines are much like each other."""
+        return self in {OutputKind.TABLE, OutputKind.LOG}
+
+
+def kind_of_lines(lines: Sequence[str]) -> OutputKind:
+    """Tell what kind of output lines are, by the first ones."""
+    sample = [line for line in lines[:_SAMPLE] if line.strip()]
+    if _TRACE.search("\n".join(sample)):
+        return OutputKind.TRACE
+    if _share(sample, lambda line: bool(_TIMESTAMP.search(line) or _LEVEL.search(line))) > 0.5:  # noqa: PLR2004
+        return OutputKind.LOG
+    if _delimiter(sample) is not None:
+        return OutputKind.TABLE
+    if _share(sample, lambda line: bool(_CODE.search(line) or _SIGNATURE.search(line))) > 0.3:  # noqa: PLR2004
+        return OutputKind.CODE
+    return OutputKind.COMMAND
+
+
+def rank_lines(lines: Sequence[str], kind: OutputKind, wanted: frozenset[str]) -> list[int]:
+    """Return the rank of each line: what was referred to later is best, then errors, extremes, beginning and end."""
+    ranks = _RANKING[kind](lines)
+    if wanted:
+        for at, line in enumerate(lines):
+            if any(token.rstrip(".:") in wanted for token in _TOKEN.findall(line)):
+                ranks[at] = BEST
+    return ranks
+
+
+def _table(lines: Sequence[str]) -> list[int]:
+    delimiter = _delimiter(lines[:_SAMPLE])
+    rows = [_cells(line, delimiter) for line in lines]
+    header = next((at for at, line in enumerate(lines) if line.strip() and not _RULE.match(line)), 0)
+    ranks = [WEAK if not _ERROR.search(line) else GOOD for line in lines]
+    for at in (*range(header + 1), *_rules_after(lines, header)):
+        ranks[at] = BEST
+    for at in (header + 1, header + 2, len(lines) - 1):
+        if at < len(lines):
+            ranks[at] = min(ranks[at], FAIR)
+    for at in _extremes(rows, header):
+        ranks[at] = min(ranks[at], GOOD)
+    return ranks
+
+
+def _rules_after(lines: Sequence[str], header: int) -> Iterable[int]:
+    return (at for at in (header + 1,) if at < len(lines) and _RULE.match(lines[at]))
+
+
+def _extremes(rows: Sequence[Sequence[str]], header: int) -> set[int]:
+    """Return the rows with the smallest and largest number of each column."""
+    found: set[int] = set()
+    for column in range(min(max(map(len, rows), default=0), _MAX_COLUMNS)):
+        numbers = [
+            (_number(row[column]), at)
+            for at, row in enumerate(rows)
+            if at > header and column < len(row) and _NUMBER.match(row[column])
+        ]
+        # A column of counted numbers has no extremes worth a row.
+        if len(numbers) > 1 and [value for value, _ in numbers] != sorted(value for value, _ in numbers):
+            found |= {min(numbers)[1], max(numbers, key=lambda each: (each[0], -each[1]))[1]}
+    return found
+
+
+def _number(text: str) -> float:
+    return float(text.rstrip("%").replace(",", ""))
+
+
+def _log(lines: Sequence[str]) -> list[int]:
+    seen: Counter[str] = Counter()
+    ranks = []
+    for line in lines:
+        shape = _DIGITS.sub("0", line[:200])
+        seen[shape] += 1
+        ranks.append(_log_rank(line, seen[shape]))
+    return _with_ends(ranks, head=2, tail=3)
+
+
+def _log_rank(line: str, times: int) -> int:
+    """Return the rank of a line; one that was seen before in the same shape has a lower rank."""
+    if _ERROR.search(line):
+        return BEST if times == 1 else FAIR
+    if _WARNING.search(line):
+        return GOOD if times == 1 else WEAK
+    if times == 1:
+        return FAIR if _RESULT.search(line) else WEAK
+    return REST
+
+
+def _trace(lines: Sequence[str]) -> list[int]:
+    frames = [bool(_FRAME.match(line)) for line in lines]
+    # The frames next to the error are at the end of a Python trace, and at the beginning of most others.
+    last = frozenset([at for at, is_frame in enumerate(frames) if is_frame][-3:])
+    ranks: list[int] = []
+    for at, line in enumerate(lines):
+        if frames[at]:
+            is_edge = not (_near(frames, at, 1) and _near(frames, at, -1))
+            ranks.append(GOOD if is_edge or at in last else WEAK)
+        elif _CAUSE.match(line) or _ERROR.search(line):
+            ranks.append(BEST)
+        elif at and frames[at - 1]:
+            # The line of code of a frame goes with it.
+            ranks.append(ranks[-1])
+        else:
+            ranks.append(REST if line.startswith((" ", "\t")) else FAIR)
+    return ranks
+
+
+def _near(frames: Sequence[bool], at: int, step: int) -> bool:
+    """Tell whether a frame is within the next two lines: a frame may have a line of code below it."""
+    return any(0 <= at + step * far < len(frames) and frames[at + step * far] for far in (1, 2))
+
+
+def _code(lines: Sequence[str]) -> list[int]:
+    def rank(line: str) -> int:
+        if _SIGNATURE.match(line) or _DIFF.match(line):
+            return GOOD
+        if line.startswith(("+", "-")) or "TODO" in line or "FIXME" in line or _ERROR.search(line):
+            return FAIR
+        return WEAK if line[:1].strip() else REST
+
+    return [rank(line) for line in lines]
+
+
+def _command(lines: Sequence[str]) -> list[int]:
+    seen: set[str] = set()
+    ranks = []
+    for line in lines:
+        shape = _DIGITS.sub("0", line[:200])
+        rank = BEST if _ERROR.search(line) else GOOD if _RESULT.search(line) else WEAK
+        ranks.append(rank if shape not in seen else min(rank + 2, REST))
+        seen.add(shape)
+    return _with_ends(ranks, head=3, tail=4)
+
+
+def _with_ends(ranks: list[int], head: int, tail: int) -> list[int]:
+    for at in (*range(min(head, len(ranks))), *range(max(len(ranks) - tail, 0), len(ranks))):
+        ranks[at] = min(ranks[at], FAIR)
+    return ranks
+
+
+def _delimiter(lines: Sequence[str]) -> str | None:
+    """Return what separates the cells of a table, None if the lines are no table."""
+    rows = [line for line in lines if line.strip() and not _RULE.match(line)]
+    if len(rows) < _MIN_TABLE_LINES:
+        return None
+    for delimiter in ("|", "\t", ",", ";", "  "):
+        counts = Counter(len(_cells(row, delimiter)) for row in rows)
+        columns, times = counts.most_common(1)[0]
+        if columns > (2 if delimiter == "," else 1) and times >= len(rows) * 0.8:
+            return delimiter
+    return None
+
+
+_WIDE_GAP = re.compile(r"\s{2,}")
+
+
+def _cells(line: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return []
+    if delimiter == "  ":
+        return _WIDE_GAP.split(line.strip())
+    return [cell.strip() for cell in line.strip().strip("|").split(delimiter)]
+
+
+def _share(lines: Sequence[str], is_kind: Callable[[str], bool]) -> float:
+    return sum(map(is_kind, lines)) / max(len(lines), 1)
+
+
+_RANKING: dict[OutputKind, Callable[[Sequence[str]], list[int]]] = {
+    OutputKind.TABLE: _table,
+    OutputKind.LOG: _log,
+    OutputKind.TRACE: _trace,
+    OutputKind.CODE: _code,
+    OutputKind.COMMAND: _command,
+}
+
 
 # A note about lines that were left out takes about this many tokens.
 _NOTE_TOKENS = 10

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.kernel.tokens import approximate_tokens
-from weftline.windows.compaction.economics import costs_of
-from weftline.windows.compaction.summary_text import facts_text, summary_text
+from weftline.kernel.ports import approximate_tokens
+from weftline.windows.compaction.digest import facts_text, summary_text
+from weftline.windows.compaction.trigger import costs_of
 from weftline.windows.conversations.edits import Edit, Splice
 from weftline.windows.conversations.model import event_id
 

@@ -14,17 +14,17 @@ from weftline.kernel.errors import NotFound, PermissionDenied
 from weftline.kernel.fields import Count
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
-from weftline.models.metering.model import dollars
-from weftline.models.metering.proxied_calls import ProxiedCallStore
+from weftline.models.metering import dollars
+from weftline.models.proxied_calls import ProxiedCallStore
 from weftline.sessions.model import SessionId
-from weftline.state.agent_context.proxy_settings import ProxyMode
+from weftline.state.agent_context.settings import ProxyMode
 from weftline.windows.agent_settings import proxy_settings
 from weftline.windows.conversations.handles import HANDLE_PATTERN, NamedLines
 from weftline.windows.conversations.sql import EditStore
 from weftline.windows.service import Windows
 
 if TYPE_CHECKING:
-    from weftline.models.metering.proxied_calls import ProxiedCall
+    from weftline.models.proxied_calls import ProxiedCall
 
 _LATEST = 2**62
 _read = partial(

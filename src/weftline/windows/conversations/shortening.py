@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.windows.compaction.tool_outputs import slim_output
 from weftline.windows.conversations.edits import Edit
 from weftline.windows.conversations.handles import handle_of

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from weftline.access.plans.limits import parse_limits
-from weftline.access.plans.model import ALLOWANCES, PLANS, Allowance, Insight
+from weftline.access.plans import ALLOWANCES, PLANS, Allowance, Insight, parse_limits
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.errors import InvalidInput, QuotaExceeded
 

@@ -16,9 +16,9 @@ from weftline.exchange.record_log.redacted_records import redacted_item
 from weftline.exchange.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 from weftline.records.model import RECORD_TYPES, ContextItem, MissingContext
 from weftline.records.refs import Link, content_digest
-from weftline.records.store import Redaction
-from weftline.safety.redaction import masker as masker_module
-from weftline.safety.redaction.masker import Masker
+from weftline.records.schemas import Redaction
+from weftline.safety import redaction as masker_module
+from weftline.safety.redaction import Masker
 
 pytestmark = pytest.mark.req("AC-11")
 MAIL = "bob@example.com"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import weftline.app.line_kinds  # noqa: F401 - registers them
-from weftline.exchange.transfer.imported_labels import ExportedLabel, imported_label
+from weftline.exchange.transfer.decode import ExportedLabel, imported_label
 from weftline.safety.trust.model import Source, Trust, TrustLabel
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.full_run import FULL, examples
 from weftline.indexing.chunking.chunker import split_into_chunks
 from weftline.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:

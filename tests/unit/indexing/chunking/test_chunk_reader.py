@@ -19,7 +19,7 @@ from weftline.indexing.chunking.chunker import split_into_chunks
 from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weftline.indexing.chunking.reader import DocumentUnreadable, decode_document
 from weftline.kernel.errors import PoolNotInitialized
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.providers import document_reader
 from weftline.providers.document_reader import IsolatedDocumentReader
 from weftline.providers.workers.pool import WorkerFailed, WorkerPool, _Worker

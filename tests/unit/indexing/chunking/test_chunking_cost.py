@@ -9,9 +9,9 @@ import pytest
 
 from support.full_run import FULL
 from weftline.indexing.chunking.chunker import split_into_chunks
-from weftline.indexing.chunking.media_types import detect_type
 from weftline.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.chunking.reader import detect_type
+from weftline.kernel.ports import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from weftline.indexing.chunking.chunker import split_into_chunks
-from weftline.indexing.chunking.media_types import detect_type
 from weftline.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.chunking.reader import detect_type
+from weftline.kernel.ports import approximate_tokens
 
 pytestmark = pytest.mark.req("CE-F48")
 

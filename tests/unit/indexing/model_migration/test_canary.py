@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.indexing.embeddings.model import Model
-from weftline.indexing.embeddings.model_selection import known_models_to_fill, query_model
-from weftline.indexing.embeddings.sql import TenantModel
-from weftline.indexing.model_migration.canary import (
+from weftline.indexing.embeddings import Model, TenantModel, known_models_to_fill, query_model
+from weftline.indexing.model_migration import (
     STEP_QUERIES,
     Canary,
     QueryComparison,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.indexing.collections.model import Chunk
-from weftline.indexing.model_migration.evaluation import Probe, ProbeResults, compare, probe_of
-from weftline.indexing.model_migration.model import ModelComparison, ModelMigration
+from weftline.indexing.collections import Chunk
+from weftline.indexing.model_migration import ModelComparison, ModelMigration, Probe, ProbeResults, compare, probe_of
 
 pytestmark = pytest.mark.req("CE-F51")
 

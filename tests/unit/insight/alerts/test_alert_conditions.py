@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.insight.alerts.conditions import RecentCall, Verdict, efficiency_of, judge_conditions
-from weftline.insight.alerts.description import describe
-from weftline.insight.alerts.model import ALL_AGENTS, Alert
-from weftline.kernel.alerts import TENANT_SUBJECT, AlertCondition, AlertSubject, agent_subject, team_subject
-from weftline.state.agent_context.alert_settings import AlertSettings, ResolvedAlerts
+from weftline.insight.alerts.model import (
+    ALL_AGENTS,
+    Alert,
+    RecentCall,
+    Verdict,
+    describe,
+    efficiency_of,
+    judge_conditions,
+)
+from weftline.kernel.events import TENANT_SUBJECT, AlertCondition, AlertSubject, agent_subject, team_subject
+from weftline.state.agent_context.settings import AlertSettings, ResolvedAlerts
 
 pytestmark = [pytest.mark.req("CE-F15"), pytest.mark.req("CE-F46")]
 SETTINGS = ResolvedAlerts(calls=5, efficiency=0.2, clear_efficiency=0.25, full_efficiency=0.2)

@@ -10,10 +10,10 @@ from msgspec import structs
 from weftline.insight.recommendations.advisor import duplicate_findings, stale_findings
 from weftline.insight.recommendations.findings import ObservedCalls, findings
 from weftline.insight.recommendations.model import MIN_CALLS, ProposedSettings
-from weftline.insight.recommendations.replay import RecordedCall, RecordedWindow
-from weftline.insight.recommendations.risks import risks_of
-from weftline.models.language_models.model import ConversationMessage, ToolCall, ToolDefinition
-from weftline.prompts.assembly.model import Candidate, OmittedCandidate, PlannedBlock, RepeatedCandidate
+from weftline.insight.recommendations.recorded_calls import RecordedCall, RecordedWindow
+from weftline.insight.recommendations.trials import risks_of
+from weftline.models.language_models.content import ConversationMessage, ToolCall, ToolDefinition
+from weftline.prompts.assembly.receipts import Candidate, OmittedCandidate, PlannedBlock, RepeatedCandidate
 from weftline.state.layers.model import Layer
 from weftline.testing.receipts import receipt
 from weftline.windows.model import Category, WindowEvent

@@ -13,7 +13,7 @@ import pytest
 from weftline.models.language_models import answer_filter as filters
 from weftline.models.language_models.answer_calls import CallChecks, Refusal, Replacement, checked_answer
 from weftline.models.language_models.answer_filter import AnswerTooLarge, answer_filter, is_readable
-from weftline.models.language_models.answer_messages import read_answer_messages
+from weftline.models.language_models.answers import read_answer_messages
 
 if TYPE_CHECKING:
     from weftline.models.language_models.answer_calls import Verdict

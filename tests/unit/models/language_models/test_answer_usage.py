@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.models.language_models.answer_usage import MAX_KEPT_BYTES, answer_reader, requested_model
-from weftline.models.language_models.usage import Usage
+from weftline.models.language_models.answer_usage import MAX_KEPT_BYTES, Usage, answer_reader, requested_model
 
 JSON, STREAM = b"application/json; charset=utf-8", b"text/event-stream"
 REPORTED = {"input_tokens": 10, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 90, "output_tokens": 42}

@@ -8,8 +8,7 @@ import gzip
 import pytest
 
 from weftline.models.language_models.chat_model import ChatCaller, ChatMessage, ChatModelError, ChatRequest
-from weftline.providers.chat_models.endpoint import ChatEndpoint
-from weftline.providers.chat_models.openai_compatible import OpenAICompatible
+from weftline.providers.chat_models.endpoint import ChatEndpoint, OpenAICompatible
 
 
 async def test_compressed_answers_are_refused_unread() -> None:

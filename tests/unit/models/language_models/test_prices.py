@@ -14,9 +14,8 @@ from genai_prices import calc_price
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.models.language_models.catalog import load_catalog
-from weftline.models.language_models.prices import cost_of
-from weftline.models.language_models.usage import Usage
+from weftline.models.language_models.answer_usage import Usage
+from weftline.models.language_models.catalog import cost_of, load_catalog
 from weftline.providers.prices import PriceTable
 
 AT = datetime(2026, 11, 16, tzinfo=UTC)

@@ -10,18 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.models.language_models import wire
-from weftline.models.language_models.catalog import ModelInfo, load_catalog
-from weftline.models.language_models.model import (
+from weftline.models.language_models import conversation_requests
+from weftline.models.language_models.catalog import ModelInfo, Rates, load_catalog
+from weftline.models.language_models.content import (
     ConversationMessage,
     Prompt,
     PromptBlock,
     ToolCall,
     ToolDefinition,
 )
-from weftline.models.language_models.prices import Rates
-from weftline.models.language_models.prompt_cache import CachePoint, bridge_gaps, choose_breakpoints, lifetimes
-from weftline.models.language_models.rendering import RenderOptions
+from weftline.models.language_models.rendering import (
+    CachePoint,
+    RenderOptions,
+    bridge_gaps,
+    choose_breakpoints,
+    lifetimes,
+)
 from weftline.testing.prompt_cache import CacheSimulator
 
 CATALOG = load_catalog()
@@ -69,7 +73,9 @@ def marks(body: dict[str, Any]) -> list[tuple[str, str | None]]:
 
 def rendered(model: str, *blocks: PromptBlock, tools: Any = (), ttl: str | None = None, form: Any = "anthropic") -> Any:
     options = RenderOptions(ttl=ttl, count=count)
-    return wire.render(form, Prompt(model, tuple(tools), tuple(blocks), 100), CATALOG.find(model), options)
+    return conversation_requests.render(
+        form, Prompt(model, tuple(tools), tuple(blocks), 100), CATALOG.find(model), options
+    )
 
 
 @STABLE
@@ -121,7 +127,7 @@ def test_longer_lifetimes_come_first_and_only_for_what_is_stable() -> None:
 
 def test_thinking_is_never_marked() -> None:
     given_blocks = [{"type": "text", "text": words(600)}, {"type": "thinking", "thinking": "x", "signature": "s"}]
-    conversation = wire.parse(
+    conversation = conversation_requests.parse(
         "anthropic", [{"role": "user", "content": "a"}, {"role": "assistant", "content": given_blocks}]
     )
     body = rendered("claude-opus-5", PromptBlock("b", "conversation", tuple(conversation.messages), cache_point=True))
@@ -175,7 +181,7 @@ def test_older_openai_models_get_a_key_and_no_marks() -> None:
     body = rendered("gpt-4o", *blocks, form="openai_chat")
     longer = rendered("gpt-4o", *blocks, block("more", "conversation", 10), form="openai_chat")
     assert body["prompt_cache_key"] == longer["prompt_cache_key"]
-    assert b"breakpoint" not in wire.encode_body(body)
+    assert b"breakpoint" not in conversation_requests.encode_body(body)
     assert "prompt_cache_key" not in rendered("llama-3.3-70b", *blocks, form="openai_chat")
 
 
@@ -375,7 +381,7 @@ def test_an_agent_loop_that_appends_reads_most_of_its_prompt_from_the_cache(mode
         prompt = Prompt(
             model, (TOOL,), (layer, PromptBlock("talk", "conversation", tuple(talk), cache_point=True)), 100
         )
-        cache.call(info.form, wire.render(info.form, prompt, info), step * 20.0)
+        cache.call(info.form, conversation_requests.render(info.form, prompt, info), step * 20.0)
         call = ToolCall(f"c{step}", "search", '{"q":"logs"}')
         talk.append(ConversationMessage(role="assistant", content="Looking.", tool_calls=(call,)))
         talk.append(ConversationMessage(role="tool", content="line of a log " * 40, tool_call_id=f"c{step}"))

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.kernel.tokens import approximate_tokens
-from weftline.models.language_models import wire
+from weftline.kernel.ports import approximate_tokens
+from weftline.models.language_models import conversation_requests
 from weftline.models.language_models.catalog import load_catalog
-from weftline.models.language_models.factors import MIN_SAMPLES, TokenFactor, UsageFactor, updated
-from weftline.models.language_models.model import (
+from weftline.models.language_models.content import (
     ConversationMessage,
     Prompt,
     PromptBlock,
@@ -20,6 +19,7 @@ from weftline.models.language_models.model import (
     ToolDefinition,
 )
 from weftline.models.language_models.token_counts import SAFETY_MARGIN, CountCache, PromptCounter
+from weftline.models.sql import MIN_SAMPLES, TokenFactor, UsageFactor, updated
 from weftline.providers.tokenizers import TokenizerMissing, TokenizerRegistry
 from weftline.testing.clock import FrozenClock
 
@@ -142,7 +142,9 @@ def test_the_cache_of_counts_is_bounded() -> None:
     ],
 )
 def test_media_are_estimated(block: dict[str, Any], least: int) -> None:
-    messages = wire.parse("openai_chat", [{"role": "user", "content": [{"type": "text", "text": "x"}, block]}]).messages
+    messages = conversation_requests.parse(
+        "openai_chat", [{"role": "user", "content": [{"type": "text", "text": "x"}, block]}]
+    ).messages
     counted = PromptCounter(CATALOG.find("gpt-4o"), COUNTERS).prompt(prompt_of(*messages))
     assert counted.total >= least
     assert not counted.exact
@@ -151,10 +153,12 @@ def test_media_are_estimated(block: dict[str, Any], least: int) -> None:
 def test_opaque_parts_are_counted() -> None:
     thinking = {"type": "thinking", "thinking": TEXT, "signature": "s" * 400}
     given_blocks = [thinking, {"type": "text", "text": "x"}]
-    [message] = wire.parse("anthropic", [{"role": "assistant", "content": given_blocks}]).messages
+    [message] = conversation_requests.parse("anthropic", [{"role": "assistant", "content": given_blocks}]).messages
     counter = PromptCounter(CATALOG.find("claude-opus-5"), COUNTERS)
     assert counter.message(message) >= counter.text(TEXT) + 100
-    [item] = wire.parse("openai_responses", [{"type": "reasoning", "encrypted_content": TEXT, "summary": []}]).messages
+    [item] = conversation_requests.parse(
+        "openai_responses", [{"type": "reasoning", "encrypted_content": TEXT, "summary": []}]
+    ).messages
     assert counter.message(item) >= counter.text(TEXT)
 
 
@@ -162,7 +166,7 @@ def test_calls_of_tools_are_counted_once() -> None:
     call = ToolCall("c", "f", '{"a":"' + TEXT + '"}')
     neutral = ConversationMessage(role="assistant", tool_calls=(call,))
     item = {"type": "function_call", "id": "x", "call_id": "c", "name": "f", "arguments": call.arguments}
-    [native] = wire.parse("openai_responses", [item]).messages
+    [native] = conversation_requests.parse("openai_responses", [item]).messages
     counter = PromptCounter(CATALOG.find("gpt-6-sol"), COUNTERS)
     assert native.native is not None
     assert counter.message(native) == counter.message(neutral)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weftline.kernel.errors import InvalidInput
-from weftline.models.language_models.usage import Usage, normalise_usage
+from weftline.models.language_models.answer_usage import Usage, normalise_usage
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import random
 
-from weftline.insight.usage.export import write_rows
-from weftline.models.metering.intervals import Interval, KeptFrom, cover, units_for, widened
-from weftline.models.metering.model import UNIT_SECONDS, UsageKey, UsageSums
-from weftline.models.metering.queries import UsageDetail
+from weftline.insight.usage import write_rows
+from weftline.models.metering import (
+    UNIT_SECONDS,
+    Interval,
+    KeptFrom,
+    UsageDetail,
+    UsageKey,
+    UsageSums,
+    cover,
+    units_for,
+    widened,
+)
 from weftline.transports.cli.formatters.usage import sparkline
 
 DAY = 86_400

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.models.metering.model import OTHER, UsageEntry, UsageKey, UsageSums
-from weftline.models.metering.rollup import MAX_INTERVALS, MAX_KEYS, max_rows, within_intervals, within_limit
+from weftline.models.metering import (
+    MAX_INTERVALS,
+    MAX_KEYS,
+    OTHER,
+    UsageEntry,
+    UsageKey,
+    UsageSums,
+    max_rows,
+    within_intervals,
+    within_limit,
+)
 
 if TYPE_CHECKING:
-    from weftline.models.metering.model import Unit
+    from weftline.models.metering import Unit
 
 UNIT: Unit = "hour"
 LIMIT = MAX_KEYS[UNIT]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.window_events import assistant, from_user, result
-from weftline.prompts.assembly.key_facts import FactsRoom, StatedFact, chosen_facts
+from weftline.prompts.assembly.packers import FactsRoom, StatedFact, chosen_facts
 from weftline.windows.compaction.model import RESULT_OF, FactKind, KeyFact
 from weftline.windows.model import WindowEvent
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.indexing.collections.model import Chunk
-from weftline.kernel.tokens import approximate_tokens
+from weftline.indexing.collections import Chunk
+from weftline.kernel.ports import approximate_tokens
 from weftline.prompts.assembly.passages import compact, numbered, render_context
 from weftline.search.neighbours import passage_ref
 from weftline.search.passages import ChunkPassage

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from weftline.models.language_models.model import ConversationMessage
-from weftline.prompts.assembly.model import (
+from weftline.models.language_models.content import ConversationMessage
+from weftline.prompts.assembly.packers import PackedText, TextPacker
+from weftline.prompts.assembly.plan import FittedConversation, Materials, Packed, Previous, make_plan
+from weftline.prompts.assembly.prompt_trust import ItemTrust
+from weftline.prompts.assembly.receipts import (
     CacheCosts,
     Candidate,
     ContextOverBudget,
@@ -20,17 +23,14 @@ from weftline.prompts.assembly.model import (
     PlannedBlock,
     items_of,
 )
-from weftline.prompts.assembly.packers import PackedText, TextPacker
-from weftline.prompts.assembly.plan import FittedConversation, Materials, Packed, Previous, make_plan
-from weftline.prompts.assembly.prompt_trust import ItemTrust
 from weftline.safety.trust.model import Source, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weftline.models.language_models.model import BlockKind
-    from weftline.prompts.assembly.model import Shortening
+    from weftline.models.language_models.content import BlockKind
+    from weftline.prompts.assembly.receipts import Shortening
 
 OTHER = ItemTrust(Source.AGENT, Trust.UNTRUSTED)
 COSTS = CacheCosts(write=1.25, read=0.1, warm=True, expected_calls=5)

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weftline.models.language_models.catalog import load_catalog
-from weftline.models.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
+from weftline.models.language_models.content import ConversationMessage, Prompt, ToolCall, ToolDefinition
+from weftline.models.language_models.conversation_requests import render
 from weftline.models.language_models.token_counts import PromptCounter
-from weftline.models.language_models.wire import render
 from weftline.prompts.assembly.conversation import EventPreparer, Prepared, PreparedSummary, WindowConversation
-from weftline.prompts.assembly.materials import layer_blocks, task_block
-from weftline.prompts.assembly.model import CacheCosts, ContextOverBudget, Plan
+from weftline.prompts.assembly.gather import layer_blocks, task_block
 from weftline.prompts.assembly.packers import PackedText, TextPacker
 from weftline.prompts.assembly.plan import Materials, Packed, Previous, make_plan
 from weftline.prompts.assembly.prompt import prompt_of
 from weftline.prompts.assembly.prompt_trust import ItemTrust
+from weftline.prompts.assembly.receipts import CacheCosts, ContextOverBudget, Plan
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.safety.trust.model import Source, Trust
 from weftline.state.layers.model import Layer

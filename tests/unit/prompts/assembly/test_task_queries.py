@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.search.requests import MAX_QUERY_CHARACTERS
+from weftline.search.results import MAX_QUERY_CHARACTERS
 from weftline.search.task_queries import Turn, continued_query, task_queries
 
 pytestmark = pytest.mark.req("CE-F11")

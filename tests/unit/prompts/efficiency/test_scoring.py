@@ -11,11 +11,24 @@ from hypothesis import strategies as st
 from support.full_run import FULL, examples
 from weftline.indexing.text_analysis import terms
 from weftline.models.language_models.answers import MAX_ANSWER, CalledTool, ModelAnswer
-from weftline.prompts.efficiency import features
-from weftline.prompts.efficiency.estimate import estimated
-from weftline.prompts.efficiency.model import USED, ItemUse, PromptItem, ScoredPrompt, efficiency_of, useful_tokens
-from weftline.prompts.efficiency.parts import PART_CHARACTERS, shares, text_parts
-from weftline.prompts.efficiency.scoring import _efficiency, answer_parts, compare, in_doubt, item_uses
+from weftline.prompts import efficiency
+from weftline.prompts.efficiency import (
+    PART_CHARACTERS,
+    USED,
+    ItemUse,
+    PromptItem,
+    ScoredPrompt,
+    _efficiency,
+    answer_parts,
+    compare,
+    efficiency_of,
+    estimated,
+    in_doubt,
+    item_uses,
+    shares,
+    text_parts,
+    useful_tokens,
+)
 
 pytestmark = pytest.mark.req("CE-F45")
 CACHE = PromptItem(
@@ -232,7 +245,7 @@ def test_the_largest_answers_and_prompts_are_read_once(answer: str, monkeypatch:
         read[text] += 1
         return terms(text)
 
-    monkeypatch.setattr(features, "terms", counted)
+    monkeypatch.setattr(efficiency, "terms", counted)
     different = 5_000 if FULL else 1_000
     items = [
         item(f"i{place}", f"{CACHE.text} {place % different}", name=f"n-{place}") for place in range(2 * different)

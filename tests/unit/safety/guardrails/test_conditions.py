@@ -21,7 +21,7 @@ from weftline.safety.guardrails.conditions import (
 )
 from weftline.safety.guardrails.model import Guardrail
 from weftline.safety.guardrails.rules import CallValues, CompiledRule, Counts, RuleBatch, action_pattern
-from weftline.safety.guardrails.value_mask import mask_value
+from weftline.safety.guardrails.service import mask_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,11 +19,17 @@ from weftline.encoder import classifier
 from weftline.encoder.classifier import SharedClassifier, TextClassifier, read_weights
 from weftline.providers.injection import local
 from weftline.providers.injection.factory import configured_detector
-from weftline.safety.injection.detector import EncoderDetector, Thresholds
-from weftline.safety.injection.model import HARMLESS, DetectorUnavailable, InjectionDetector
-from weftline.safety.injection.segments import segments
-from weftline.safety.injection.windows import MAX_TOKENS, token_windows
-from weftline.safety.trust import precheck
+from weftline.safety.injection import (
+    HARMLESS,
+    MAX_TOKENS,
+    DetectorUnavailable,
+    EncoderDetector,
+    InjectionDetector,
+    Thresholds,
+    segments,
+    token_windows,
+)
+from weftline.safety.trust import scanner
 from weftline.settings import Settings
 
 if TYPE_CHECKING:
@@ -127,7 +133,7 @@ def test_instructions_in_data_are_flagged(detector: InjectionDetector, payload: 
 @pytest.mark.req("CE-F29", part="attacks in words that no list of Weftline has")
 @pytest.mark.parametrize("text", UNLISTED.values(), ids=UNLISTED)
 def test_attacks_in_words_of_no_list_are_flagged(detector: InjectionDetector, text: str) -> None:
-    assert not {word.strip(".:,").encode() for word in text.lower().split()} & precheck._RARE
+    assert not {word.strip(".:,").encode() for word in text.lower().split()} & scanner._RARE
     assert detector.detect(text, data=False).flagged
     assert detector.detect(text, data=True).flagged
 

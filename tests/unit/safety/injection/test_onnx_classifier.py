@@ -11,7 +11,7 @@ import pytest
 from weftline.encoder.onnx_files import FLOAT, INT64, Graph
 from weftline.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
 from weftline.providers.injection.factory import configured_detector
-from weftline.safety.injection.model import DetectorUnavailable
+from weftline.safety.injection import DetectorUnavailable
 from weftline.settings import InvalidSetting, Settings
 
 [PENGUIN] = WordPieceTokenizer().numbers("penguin", 10)[1:-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.safety.injection.segments import segments
+from weftline.safety.injection import segments
 
 
 @pytest.mark.req("CE-F29")

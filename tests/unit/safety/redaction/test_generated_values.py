@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from support.processor_time import at_most
-from weftline.safety.redaction.masker import Masker
+from weftline.safety.redaction import Masker
 
 pytestmark = [pytest.mark.req("AC-11"), pytest.mark.req("SC-20")]
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from support.full_run import FULL
 from weftline.access.model import new_key
-from weftline.safety.redaction.masker import Masker
+from weftline.safety.redaction import Masker
 
 pytestmark = pytest.mark.req("AC-11")
 CASES = json.loads((Path(__file__).parents[3] / "data" / "masking.json").read_text("utf-8"))

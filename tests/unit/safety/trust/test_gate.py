@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from support.world import refused
 from weftline.app.caches import Cache
-from weftline.kernel.approval import Approval
 from weftline.kernel.clock import SystemClock
-from weftline.kernel.identity import Actor, Permission, PrincipalKind
-from weftline.safety.injection.model import HARMLESS, Detection
+from weftline.kernel.identity import Actor, Approval, Permission, PrincipalKind
+from weftline.safety.injection import HARMLESS, Detection
 from weftline.safety.trust.gate import (
     ContentBlocked,
     ContentGate,
@@ -22,8 +21,16 @@ from weftline.safety.trust.gate import (
     IncomingContent,
     submitted,
 )
-from weftline.safety.trust.model import Source, Trust, TrustLabel
-from weftline.safety.trust.policy import DEFAULT_POLICY, InjectionActions, PiiActions, SecretActions, TrustPolicy
+from weftline.safety.trust.model import (
+    DEFAULT_POLICY,
+    InjectionActions,
+    PiiActions,
+    SecretActions,
+    Source,
+    Trust,
+    TrustLabel,
+    TrustPolicy,
+)
 from weftline.safety.trust.scanner import ContentScanner
 
 if TYPE_CHECKING:

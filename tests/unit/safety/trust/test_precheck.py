@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.safety.injection.test_normal_form import ATTACK, ENCODED, HIDDEN
 
-from weftline.safety.redaction.detector import Scanner
-from weftline.safety.redaction.masker import DETECTORS
-from weftline.safety.trust.precheck import MAX_CHARS, Suspicion, precheck
+from weftline.safety.redaction import DETECTORS, Scanner
+from weftline.safety.trust.scanner import MAX_CHARS, Suspicion, precheck
 
 NOTHING = Suspicion(injection=False, secrets=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.search.session_indexing.importance import importance_of, is_without_content
+from weftline.search.session_item_text import importance_of, is_without_content
 
 pytestmark = pytest.mark.req("CE-F14")
 PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from support.webhook_receiver import receiver
 from support.world import refused
 from weftline.providers.webhook_sender import HttpSender, is_public
-from weftline.sessions.events.webhooks.model import RETRY_AFTER_SECONDS, Attempt, backoff_seconds, signed_headers
+from weftline.sessions.events.webhooks import RETRY_AFTER_SECONDS, Attempt, backoff_seconds, signed_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weftline.indexing.text_analysis import stem
-from weftline.sessions.messages.search import inverted_index as indexing
-from weftline.sessions.messages.search.fuzzy_ranking import (
+from weftline.sessions.messages import fuzzy_ranking as indexing
+from weftline.sessions.messages.fuzzy_ranking import (
     CHARACTERS_PER_STEP,
     MAX_WORDS,
     POSITIONS_PER_STEP,
     SCORED_PER_STEP,
     MessageHit,
+    MessageIndex,
     Steps,
     search,
     search_in_steps,
 )
-from weftline.sessions.messages.search.inverted_index import MessageIndex
 
 pytestmark = pytest.mark.req("MS-05")
 
@@ -201,8 +201,8 @@ def test_a_session_too_large_for_whole_texts_is_still_searched_by_words(monkeypa
 
 
 def test_many_candidates_are_narrowed_to_the_best_and_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.sessions.messages.search.fuzzy_ranking._MAX_POSITIONS", 50)
-    monkeypatch.setattr("weftline.sessions.messages.search.fuzzy_ranking._MAX_SCORED", 10)
+    monkeypatch.setattr("weftline.sessions.messages.fuzzy_ranking._MAX_POSITIONS", 50)
+    monkeypatch.setattr("weftline.sessions.messages.fuzzy_ranking._MAX_SCORED", 10)
     index = indexed("common rare", *["common word"] * 200)
     assert found("common", index) == list(range(201, 191, -1))
     assert found("common rare", index)[0] == 1
@@ -272,13 +272,13 @@ def test_the_number_of_compared_words_is_bounded(query: str, monkeypatch: pytest
 def test_comparing_very_many_words_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     index = indexed(" ".join(f"abcd{alphabetic(number)}" for number in range(1_000)))
     assert count_pauses(index, "abcdxxxxx abcdyyyyy") == 0
-    monkeypatch.setattr("weftline.sessions.messages.search.fuzzy_ranking.WORDS_PER_STEP", 500)
+    monkeypatch.setattr("weftline.sessions.messages.fuzzy_ranking.WORDS_PER_STEP", 500)
     assert count_pauses(index, "abcdxxxxx abcdyyyyy") >= 4
 
 
 def test_the_best_candidates_are_chosen_by_all_their_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.sessions.messages.search.fuzzy_ranking._MAX_SCORED", 2)
-    monkeypatch.setattr("weftline.sessions.messages.search.fuzzy_ranking.POSITIONS_PER_STEP", 3)
+    monkeypatch.setattr("weftline.sessions.messages.fuzzy_ranking._MAX_SCORED", 2)
+    monkeypatch.setattr("weftline.sessions.messages.fuzzy_ranking.POSITIONS_PER_STEP", 3)
     index = indexed("alpha beta gamma", *["alpha filler", "beta filler"] * 10, "beta gamma", *["gamma filler"] * 5)
     assert found("alpha beta gamma", index, threshold=0) == [1, 22]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
-from weftline.sessions.messages.categories import is_weighty, pins_itself
-from weftline.sessions.messages.model import Message
+from weftline.sessions.messages.model import Message, is_weighty, pins_itself
 
 pytestmark = pytest.mark.req("CE-F12")
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.sessions.messages.search import snippets as snippets_module
-from weftline.sessions.messages.search.snippets import Snippets, snippet
+from weftline.sessions.messages import search as snippets_module
+from weftline.sessions.messages.search import Snippets, snippet
 
 pytestmark = pytest.mark.req("MS-05")
 

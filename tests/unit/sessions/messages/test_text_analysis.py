@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weftline.indexing import text_analysis
 from weftline.indexing.text_analysis import query_words, stem, tokens, words
-from weftline.sessions.messages.search.inverted_index import METADATA_CHARACTERS, metadata_text
+from weftline.sessions.messages.fuzzy_ranking import METADATA_CHARACTERS, metadata_text
 
 pytestmark = pytest.mark.req("MS-05")
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from weftline.kernel.tokens import approximate_tokens
-from weftline.state.layers.model import PERSONA, TEAM, TENANT, Layer, LayerViolation
-from weftline.state.layers.platform import PLATFORM_RULES
-from weftline.state.layers.prefix import check_prefix, check_sections, render_layers
+from weftline.kernel.ports import approximate_tokens
+from weftline.state.layers.model import PERSONA, PLATFORM_RULES, TEAM, TENANT, Layer, LayerViolation
+from weftline.state.layers.prefix import check_prefix, check_sections, render_layers, sanitise
 from weftline.state.layers.service import PLATFORM_LAYER
-from weftline.state.layers.tags import sanitise
 
 LAYERS = [
     PLATFORM_LAYER,

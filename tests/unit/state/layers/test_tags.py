@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.processor_time import at_most
-from weftline.state.layers.tags import NEUTRAL, imitates, sanitise, sanitise_json
+from weftline.state.layers.prefix import NEUTRAL, imitates, sanitise, sanitise_json
 
 
 def in_tag_characters(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from weftline.models.language_models.model import ConversationMessage, ToolCall
+from weftline.models.language_models.content import ConversationMessage, ToolCall
 from weftline.safety.trust.model import Source, Trust, TrustLabel
 from weftline.windows.compaction.compacted_events import (
     EventInPart,

@@ -5,7 +5,7 @@ from evals.compaction_adversarial import LEAST_RETENTION, STRATEGIES, TARGETS, c
 from evals.compaction_sessions import SESSIONS, planted_session, survives, text_of
 from msgspec import structs
 
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.facts.extraction import extract_facts
 from weftline.windows.compaction.model import CompactionSource, StrategyName

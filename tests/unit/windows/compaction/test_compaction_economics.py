@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weftline.models.language_models.catalog import CacheRules
-from weftline.models.language_models.model import ConversationMessage
-from weftline.windows.compaction.economics import EXPECTED_CALLS, modelled_costs
+from weftline.models.language_models.content import ConversationMessage
 from weftline.windows.compaction.model import CompactedView, Summary
+from weftline.windows.compaction.trigger import EXPECTED_CALLS, modelled_costs
 from weftline.windows.model import Category, WindowEvent, event_version
 
 pytestmark = pytest.mark.req("CE-F6")

@@ -12,14 +12,12 @@ from msgspec import structs
 
 from support.full_run import examples
 from support.window_events import assistant, called, from_user, numbered, result, windows, workflow
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.safety.trust.model import Source, Trust, TrustLabel
 from weftline.windows.compaction.facts.extraction import extract_facts
 from weftline.windows.compaction.model import CompactionSource
-from weftline.windows.compaction.strategies.call_units import call_units
-from weftline.windows.compaction.strategies.choice import lay_out
-from weftline.windows.compaction.strategies.segments import title_of
-from weftline.windows.compaction.strategies.tasks import find_tasks
+from weftline.windows.compaction.strategies import call_units, lay_out, title_of
+from weftline.windows.compaction.tasks import find_tasks
 from weftline.windows.model import Category
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from support.full_run import examples
 from support.window_events import assistant, called, from_user, numbered, result, windows
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.safety.trust.model import Source, Trust, TrustLabel
 from weftline.windows.compaction import compactor as compactor_module
 from weftline.windows.compaction import summariser as summariser_module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.windows.compaction.faithfulness import check_sentences
+from weftline.windows.compaction.verification import check_sentences
 
 SOURCE = """\
 user: We decided to use PostgreSQL for the journal. Never deploy the billing service on a Friday.

@@ -7,11 +7,16 @@ from collections import Counter
 import pytest
 
 from support.conversations import Conversation
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.windows.compaction.facts.extraction import extract_facts
-from weftline.windows.compaction.losses import event_losses, loss_list, result_losses
 from weftline.windows.compaction.model import EventGroup
-from weftline.windows.compaction.summariser import SummaryRequest, summarise_group
+from weftline.windows.compaction.summariser import (
+    SummaryRequest,
+    event_losses,
+    loss_list,
+    result_losses,
+    summarise_group,
+)
 
 MAX_NOTE_TOKENS = 40
 SMALL_TALK = "Well, you know, it was sort of like that back then. Oh dear, was it really so? "

@@ -27,14 +27,14 @@ from support.summary_model import (
     key_facts,
     request_text,
 )
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.chat_model import ChatCaller, ChatModel
-from weftline.models.language_models.model import ConversationMessage, ToolCall
+from weftline.models.language_models.content import ConversationMessage, ToolCall
+from weftline.providers.chat_models.endpoint import ResilientChatModel
 from weftline.providers.chat_models.factory import NO_METER, configured_chat_model
-from weftline.providers.chat_models.resilient import ResilientChatModel
 from weftline.providers.injection.local import load_included
-from weftline.safety.trust.policy import ContentAction, PiiActions, SecretActions, TrustPolicy
+from weftline.safety.trust.model import ContentAction, PiiActions, SecretActions, TrustPolicy
 from weftline.settings import Settings
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.facts.extraction import extract_facts
@@ -115,7 +115,7 @@ async def model(service: ScriptedProvider, wire: str, monkeypatch: pytest.Monkey
         del seconds
 
     defaults = {"now": time.monotonic, "pause": pause}
-    monkeypatch.setattr("weftline.providers.chat_models.resilient.ResilientChatModel.__init__.__kwdefaults__", defaults)
+    monkeypatch.setattr("weftline.providers.chat_models.endpoint.ResilientChatModel.__init__.__kwdefaults__", defaults)
     settings = Settings(chat_model=f"{wire}:small", chat_url=f"{service.url}/v1", chat_timeout_seconds=1)
     found = configured_chat_model(settings, NO_METER)
     assert found is not None

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from support.window_events import assistant, from_user, numbered
 from weftline.encoder.classifier import TextClassifier
-from weftline.windows.compaction.facts import statements
+from weftline.windows.compaction.facts import units
 from weftline.windows.compaction.facts.extraction import WindowReader, extract_facts
 
 if TYPE_CHECKING:
@@ -54,5 +54,5 @@ async def test_another_history_is_read_from_its_beginning(monkeypatch: pytest.Mo
     def refused(classifier: TextClassifier, sentences: Sequence[str]) -> list[None]:
         raise AssertionError(sentences)
 
-    monkeypatch.setattr(statements, "_statements", refused)
+    monkeypatch.setattr(units, "_statements", refused)
     assert extract_facts([*others[:3], *changed])

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.windows.compaction.reduction.reducer import Utterance, reduce_texts
 from weftline.windows.compaction.reduction.units import split
 
 if TYPE_CHECKING:
-    from weftline.kernel.tokens import TokenCounter
+    from weftline.kernel.ports import TokenCounter
 
 _O200K = TokenizerRegistry().named("o200k_base")
 _TALK = [

@@ -9,7 +9,7 @@ from evals.compaction.baselines import every_nth, newest_part, text_rank
 from evals.compaction.corpora import Conversation, Fact, Message, retained_facts
 from evals.compaction.train import load_trained
 
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 
 _MESSAGES = [
     Message(f"m{n}", "Ann" if n % 2 else "Ben", f"The {n}th box holds apples number {n}.", n) for n in range(80)

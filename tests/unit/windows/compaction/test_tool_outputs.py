@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.processor_time import at_most
-from weftline.kernel.tokens import approximate_tokens
+from weftline.kernel.ports import approximate_tokens
 from weftline.windows.compaction.tool_outputs import references, slim_output
 
 _LEVELS = ["INFO", "DEBUG"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from weftline.kernel.client_gone import until_client_leaves
 from weftline.kernel.thread_pools import ThreadPool, short_turns
-from weftline.storage.sql.usage import StorageUsage
+from weftline.storage.sql.tenants import StorageUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

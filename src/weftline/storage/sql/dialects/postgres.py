@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from weftline.insight.metrics.model import SystemInfo
+from weftline.insight.metrics import SystemInfo
 from weftline.kernel.errors import DiskFull, InternalError, InvalidInput, PoolNotInitialized, SystemUnavailable
 from weftline.kernel.fair_queue import FairSlots
 from weftline.storage.sql.database import SYSTEM, AccessChanged, SnapshotRows
@@ -27,19 +27,20 @@ from weftline.storage.sql.dialects.heavy_reads import (
     HeavyReads,
     TooManySteps,
 )
-from weftline.storage.sql.dialects.postgres_vectors import (
+from weftline.storage.sql.tenants import Connections, StorageUsage, database_figures
+from weftline.storage.sql.vectors import (
+    PgVectors,
     add_partitions,
+    drop_unused_indexes,
     lacks_partition,
     lacks_pgvector,
     register_vector_codec,
 )
-from weftline.storage.sql.usage import Connections, StorageUsage, database_figures
-from weftline.storage.sql.vectors import PgVectors, drop_unused_indexes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
-    from weftline.insight.metrics.model import DatabaseMetrics
+    from weftline.insight.metrics import DatabaseMetrics
     from weftline.kernel.events import NewEvent
     from weftline.kernel.transaction import Row, Transaction, Value
     from weftline.storage.sql.database import Scope

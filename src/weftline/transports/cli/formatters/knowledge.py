@@ -11,15 +11,15 @@ from weftline.transports.cli.render import cell, counted, escape_controls, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from weftline.indexing.model_migration.operations import CanaryStep, ModelMigrationInfo
+    from weftline.indexing.operations import CanaryStep, ModelMigrationInfo
     from weftline.knowledge.document_queries import DocumentList
     from weftline.knowledge.domain_operations import DomainDetails, DomainInfo, DomainList
-    from weftline.knowledge.sources.model import SyncCounts
-    from weftline.knowledge.sources.operations import SourceInfo, SourceList, SyncRequested
+    from weftline.knowledge.source_operations import SourceInfo, SourceList, SyncRequested
+    from weftline.knowledge.sources import SyncCounts
     from weftline.knowledge.templates.model import DomainEvaluation
     from weftline.knowledge.templates.operations import TemplateInfo, TemplateList
     from weftline.search.domain_evaluation import EvaluationInfo
-    from weftline.search.session_indexing.reindex import ReindexStatus
+    from weftline.search.reindex import ReindexStatus
     from weftline.transports.cli.knowledge_add import FilesAdded
     from weftline.transports.cli.knowledge_sources import SyncResult
     from weftline.transports.cli.progress import IndexingFailure

@@ -11,14 +11,14 @@ from weftline.transports.cli.render import block, cell, escape_controls, indent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weftline.exchange.missing_context.answers import GapRequest
-    from weftline.exchange.missing_context.operations import (
+    from weftline.exchange.missing_context import GapRequest
+    from weftline.exchange.missing_context_operations import (
         MissingInfo,
         MissingListed,
         MissingReported,
+        MissingRequested,
         MissingResolved,
     )
-    from weftline.exchange.missing_context.requests import MissingRequested
     from weftline.records.model import CandidateSource
     from weftline.records.refs import Ref
 

@@ -14,8 +14,7 @@ from weftline.transports.cli.render import block, cell, counted, escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from weftline.insight.usage.model import UsageFigures
-    from weftline.prompts.assembly.model import OmittedCandidate, Shortening
+    from weftline.insight.usage import UsageFigures
     from weftline.prompts.assembly.operations import PromptAssembled
     from weftline.prompts.assembly.receipt_operations import (
         PromptReplayed,
@@ -23,8 +22,15 @@ if TYPE_CHECKING:
         ReceiptShown,
         SavingsReport,
     )
-    from weftline.prompts.assembly.receipts import CountingMethod, ReceiptBlock, Savings, SavingsTotal
-    from weftline.prompts.efficiency.model import Efficiency, EfficiencyBasis, ItemUse
+    from weftline.prompts.assembly.receipts import (
+        CountingMethod,
+        OmittedCandidate,
+        ReceiptBlock,
+        Savings,
+        SavingsTotal,
+        Shortening,
+    )
+    from weftline.prompts.efficiency import Efficiency, EfficiencyBasis, ItemUse
 
 _BAR_WIDTH = 40
 _SHARE_WIDTH = 12

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weftline.search.operations import SearchResponse, SimilarResponse
     from weftline.search.pin_operations import PinInfo, PinList
     from weftline.search.results import PassageInfo, PassageSource, PendingItems, SearchFacts
-    from weftline.sessions.messages.search.snippets import Snippets
+    from weftline.sessions.messages.search import Snippets
 
 _SNIPPET_CHARACTERS = 400
 _WIDTH = 96
@@ -57,7 +57,7 @@ def _summary(results: int, facts: SearchFacts) -> str:
 
 def _result_formatter(query: str) -> Callable[[PassageInfo], str]:
     """Return the formatter of one result; the query is analysed once for all."""
-    from weftline.sessions.messages.search.snippets import Snippets  # noqa: PLC0415 - entities and pins have none
+    from weftline.sessions.messages.search import Snippets  # noqa: PLC0415 - entities and pins have none
 
     return partial(_result, Snippets(query, _SNIPPET_CHARACTERS))
 

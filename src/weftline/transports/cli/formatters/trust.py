@@ -9,7 +9,7 @@ from weftline.transports.cli.render import cell, counted, escape_controls, table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weftline.exchange.lineage.operations import ItemForgotten, ItemTraced
+    from weftline.exchange.lineage_operations import ItemForgotten, ItemTraced
 
 _INCOMPLETE = "There may be more: a limit ended the search."
 

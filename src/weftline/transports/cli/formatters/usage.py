@@ -12,8 +12,7 @@ from weftline.transports.cli.render import escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weftline.insight.usage.model import UsageFigures
-    from weftline.insight.usage.operations import UsageExported, UsageReported
+    from weftline.insight.usage import UsageExported, UsageFigures, UsageReported
     from weftline.transports.cli.tenants import TenantsUsage
 
 _BARS = "▁▂▃▄▅▆▇█"

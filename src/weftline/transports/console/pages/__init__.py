@@ -1,12 +1,9 @@
 """Pages of the console, by the groups of its menu."""
 
 from weftline.transports.console.pages.agents import AGENTS
-from weftline.transports.console.pages.governance import GOVERNANCE
+from weftline.transports.console.pages.governance import GOVERNANCE, INSIGHT, KNOWLEDGE
 from weftline.transports.console.pages.history import HISTORY
-from weftline.transports.console.pages.insight import INSIGHT
-from weftline.transports.console.pages.knowledge import KNOWLEDGE
-from weftline.transports.console.pages.operations import OPERATIONS
-from weftline.transports.console.pages.overview import OVERVIEW
+from weftline.transports.console.pages.overview import OPERATIONS, OVERVIEW
 from weftline.transports.console.pages.prompts import PROMPTS
 from weftline.transports.console.pages.sessions import SESSIONS
 from weftline.transports.console.view import MenuGroup

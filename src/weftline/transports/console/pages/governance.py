@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from weftline.kernel.errors import InvalidInput, NotFound, WeftlineError
+from weftline.kernel.errors import InvalidInput, NotFound, QuotaExceeded, WeftlineError
 from weftline.records.item_refs import DocumentName
 from weftline.transports.console.item_links import item_link
 from weftline.transports.console.paths import PATH
-from weftline.transports.console.text_changes import as_text
+from weftline.transports.console.side_by_side import as_text
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.responses import Response
 
     from weftline.transports.console.view import PageView
+
 
 # Calls that a list shows with their texts.
 _SHOWN_IN_FULL = 20
@@ -168,4 +172,180 @@ GOVERNANCE = (
     Page("/approvals/{approval_id}", approval, "approval.show"),
     Page("/guardrails", guardrails, "guardrail.list", "Guardrails", "r"),
     Page("/audit", audit, "audit.list", "Audit", "u"),
+)
+
+
+# What calls cost and how well they were used: usage, alerts, recommendations, budgets.
+
+# Times without calls that a table has rows for.
+_GAPS = 400
+
+
+class NoCalls(NamedTuple):
+    """A day or hour without calls, between others."""
+
+    group: str
+    calls: None = None
+    naive_baseline_tokens: int = 0
+    engine_assembled_tokens: int = 0
+
+
+def days_of(rows: Sequence[Any], by: str) -> tuple[list[Any], bool]:
+    """Return rows by day or hour with those between them that have no calls, and whether they are by time."""
+    step = {"day": timedelta(days=1), "hour": timedelta(hours=1)}.get(by)
+    if step is None:
+        return list(rows), False
+    filled: list[Any] = []
+    for row in sorted(rows, key=lambda each: str(each.group)):
+        at = datetime.fromisoformat(row.group)
+        while filled and len(filled) < _GAPS and (day := datetime.fromisoformat(filled[-1].group) + step) < at:
+            filled.append(NoCalls(day.isoformat()))
+        filled.append(row)
+    return filled, True
+
+
+async def usage_report(view: PageView) -> tuple[str, Any]:
+    """Return what a report is by, and the report: by day if nothing is chosen, by agent in plans without that."""
+    filters = {
+        "since": view.query("since"),
+        "until": view.query("until"),
+        "agent_id": view.query("agent"),
+        "model": view.query("model"),
+    }
+    by = view.query("by")
+    try:
+        return by or "day", await view.call("usage.report", by=by or "day", **filters)
+    except QuotaExceeded:
+        if by is not None:
+            raise
+    return "agent", await view.call("usage.report", by="agent", **filters)
+
+
+async def usage(view: PageView) -> Response:
+    by, report = await usage_report(view)
+    filled, is_time = days_of(report.rows, by)
+    rows = view.arranged(
+        filled, "group", "calls", "engine_assembled_tokens", "naive_baseline_tokens", "savings_ratio", "cost"
+    )
+    budgets = await view.call("budget.list") if view.may("budget.list") else None
+    return view.render("usage.html", report=report, rows=rows, by=by, is_time=is_time, budgets=budgets)
+
+
+async def alerts(view: PageView) -> Response:
+    listed = await view.call("alerts.list", state=view.query("state"), cursor=view.query("cursor"), limit=50)
+    return view.render(
+        "alerts.html",
+        alerts=view.arranged(listed.alerts, "condition", "subject", "state", "opened_at", "message"),
+        next_cursor=listed.next_cursor,
+    )
+
+
+async def advice(view: PageView) -> Response:
+    listed = await view.call("advise.list", agent_id=view.query("agent"))
+    return view.render(
+        "advice.html",
+        recommendations=view.arranged(
+            listed.recommendations, "title", "kind", "agent_id", "saved_tokens", "saved_cost"
+        ),
+        analysed=listed.analysed,
+    )
+
+
+async def recommendation(view: PageView) -> Response:
+    """Show a recommendation; ``?try=1`` plans the last calls again under its settings."""
+    recommendation_id = view.part("recommendation_id")
+    shown = await view.call("advise.show", recommendation_id=recommendation_id)
+    tried = await view.call("advise.try", recommendation_id=recommendation_id) if view.query("try") else None
+    return view.render("recommendation.html", shown=shown, tried=tried)
+
+
+INSIGHT = (
+    Page("/usage", usage, "usage.report", "Usage", "c"),
+    Page("/alerts", alerts, "alerts.list", "Alerts", "l"),
+    Page("/advice", advice, "advise.list", "Advice", "d"),
+    Page("/advice/{recommendation_id}", recommendation, "advise.show"),
+)
+
+
+# Knowledge: domains, documents, ingestion, and a playground for searches.
+
+_RESULTS = 20
+
+
+async def domains(view: PageView) -> Response:
+    listed = await view.call("knowledge.list_domains")
+    rows = view.arranged(listed.domains, "domain", "description", "documents", "bytes", "pending", "updated_at")
+    return view.render("domains.html", domains=rows, plan=listed.plan)
+
+
+async def domain(view: PageView) -> Response:
+    name = view.part("domain")
+    listed = await view.call(
+        "knowledge.list_documents", domain=name, state=view.query("state"), cursor=view.query("cursor"), limit=50
+    )
+    return view.render(
+        "domain.html",
+        domain=await view.call("knowledge.show_domain", domain=name),
+        documents=view.arranged(listed.documents, "document_id", "title", "state", "bytes", "updated_at"),
+        next_cursor=listed.next_cursor,
+    )
+
+
+async def document(view: PageView) -> Response:
+    name, document_id = view.part("domain"), view.query("document") or ""
+    shown = await view.call("knowledge.get_document", domain=name, document_id=document_id)
+    text = None
+    if shown.state == "indexed":
+        text = await view.call(
+            "knowledge.read_document", domain=name, document_id=document_id, start=view.query("start")
+        )
+    # A link to a passage says where it ends; the text begins with it.
+    end = view.number("end") if text is not None else 0
+    passage = max(0, end - text.start) if text is not None else 0
+    return view.render("document.html", document=shown, text=text, passage=passage)
+
+
+async def search(view: PageView) -> Response:
+    query, found = view.query("q"), None
+    if query:
+        found = await view.call(
+            "search.query",
+            query=query,
+            domain=view.query("domain"),
+            session_id=view.query("session"),
+            top_k=_RESULTS,
+            explain=True,
+        )
+    results = found.results if found else []
+    return view.render(
+        "search.html",
+        query=query or "",
+        found=found,
+        links=[_place_of(each) for each in results],
+        titles=[_title_of(each) for each in results],
+    )
+
+
+def _place_of(result: Any) -> str | None:  # noqa: ANN401 - a result of a search
+    """Return the page of what a search found, at the passage."""
+    source = result.source_ref or None
+    selector = getattr(source, "selector", None)
+    return item_link(
+        getattr(source, "uri", None) or result.ref, getattr(selector, "start", None), getattr(selector, "end", None)
+    )
+
+
+def _title_of(result: Any) -> str:  # noqa: ANN401 - as above
+    if result.title:
+        return str(result.title)
+    if getattr(result, "message_id", None):
+        return f"Message {result.message_id} of {result.speaker or 'a member'}"
+    return str(getattr(result, "key", None) or getattr(result, "event_id", None) or result.ref)
+
+
+KNOWLEDGE = (
+    Page("/knowledge", domains, "knowledge.list_domains", "Knowledge", "k"),
+    Page("/knowledge/{domain}", domain, "knowledge.show_domain"),
+    Page("/knowledge/{domain}/document", document, "knowledge.get_document"),
+    Page("/search", search, "search.query", "Search", "f"),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.history.revisions import HEAD
-from weftline.transports.console.branch_graph import Lane, draw
-from weftline.transports.console.text_changes import as_text, compared
+from weftline.transports.console.side_by_side import as_text, compared
+from weftline.transports.console.timeline import Lane, draw
 from weftline.transports.console.view import Page, whole_number
 
 if TYPE_CHECKING:

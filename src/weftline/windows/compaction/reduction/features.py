@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from weftline.windows.compaction.reduction.units import LINE, SENTENCE, WORD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,6 +18,7 @@ if TYPE_CHECKING:
     from weftline.windows.compaction.reduction.units import Form, Units
 
     Array = np.ndarray[Any, Any]
+
 
 _SUFFIXES = (
     *("ing", "ed", "ly", "s", "tion", "ment", "ness", "ity", "er", "est"),
@@ -133,3 +140,125 @@ def _add_neighbours(columns: dict[str, Array], units: Units, rank: Array) -> Non
         columns[f"{name}_is_number"] = is_number[at] & same
         columns[f"{name}_rank"] = np.where(same, np.log1p(rank[at]), 0) / 10
         columns[f"{name}_is_capitalised"] = is_capitalised[at] & same
+
+
+# The trained model of word values: logistic regression, and the commonest English words in order.
+
+_FILE = "word_model.npz"
+# Scores that are kept in memory, as the same words recur: about 20 MB.
+_MAX_SCORES = 50_000
+
+
+class WordModel(NamedTuple):
+    """Weights of the features by name and of common words by themselves; ``ranks``: English words by frequency.
+
+    ``scores``: those of words that occurred before.
+    """
+
+    weights: dict[str, float]
+    words: dict[str, float]
+    ranks: dict[str, int]
+    bias: float
+    scores: dict[Form, float]
+
+    def probabilities(self, units: Units) -> Array:
+        """Return for each unit how likely it is part of something that a reader will be asked for."""
+        of_form = np.fromiter((self._score(form) for form in units.forms), np.float64, len(units.forms))
+        score = self.bias + of_form[units.form]
+        for name, column in context_features(units, self.ranks).items():
+            score += self.weights[name] * column
+        return 1 / (1 + np.exp(-score))
+
+    def _score(self, form: Form) -> float:
+        """Return the part of the score that does not depend on the place of a word."""
+        score = self.scores.get(form)
+        if score is None:
+            features = form_features(form)
+            score = sum(self.weights[name] * value for name, value in features.items()) + self.words.get(form.key, 0.0)
+            if len(self.scores) < _MAX_SCORES:
+                self.scores[form] = score
+        return score
+
+
+@cache
+def load_model() -> WordModel:
+    """Read the model that is part of the package."""
+    with resources.files(__package__).joinpath(_FILE).open("rb") as file, np.load(file) as stored:
+        return WordModel(
+            dict(zip(stored["features"].tolist(), stored["weights"].tolist(), strict=True)),
+            dict(zip(stored["words"].tolist(), stored["word_weights"].tolist(), strict=True)),
+            {word: rank for rank, word in enumerate(stored["ranked"].tolist())},
+            float(stored["bias"]),
+            {},
+        )
+
+
+# What each unit is worth to a reader who has to answer questions about the conversation.
+
+# The model's probabilities are less certain for other kinds of talk than those it was trained on: they are tempered.
+_WORD_EXPONENT = 0.5
+# A word in a sentence of much value is worth more: half of a fact is no fact.
+_SENTENCE_EXPONENT = 0.25
+# A long word says more than a short one, by less than its tokens.
+_COST_EXPONENT = 0.4
+# Characters of the reduced text within which a word need not be repeated, and what it is worth there.
+_RECENT = 400
+_REPEATED = 0.15
+_LEAST_SHARE = 0.02
+_HESITATION = 0.01
+# Where lines of code and data rank among the words, and details among them.
+_LINE_QUANTILE = 0.7
+_DETAIL_QUANTILE = 0.9
+_LEAST_PROBABILITY = 1e-4
+
+
+def unit_values(units: Units, share: float, model: WordModel) -> Array:
+    """Return the value of each unit. ``share``: the part of the text that will be kept."""
+    kind = units.kinds()
+    values = _word_values(units, model)
+    is_word = kind == WORD
+    density = values[is_word] / units.cost[is_word] if is_word.any() else np.ones(1)
+    is_detail = is_word & (units.flags("has_digit") | units.flags("is_number"))
+    least = float(np.quantile(density, _DETAIL_QUANTILE)) * units.cost[is_detail]
+    values[is_detail] = np.maximum(values[is_detail], least)
+    line = float(np.quantile(density, _LINE_QUANTILE))
+    values[kind == LINE] = line * units.cost[kind == LINE]
+    is_sentence = kind == SENTENCE
+    if is_sentence.any():
+        values[is_sentence] = line * units.cost[is_sentence] * _rarities(units)[is_sentence]
+    values[_was_said(units, _RECENT / max(share, _LEAST_SHARE))] *= _REPEATED
+    values[units.flags("is_hesitation")] *= _HESITATION
+    return values
+
+
+def _word_values(units: Units, model: WordModel) -> Array:
+    probability = model.probabilities(units)
+    content = (~units.is_light()).astype(np.float64)
+    mean = np.bincount(units.sentence, content * probability) / np.maximum(np.bincount(units.sentence, content), 1)
+    sentence = np.maximum(mean, _LEAST_PROBABILITY)[units.sentence]
+    return probability**_WORD_EXPONENT * sentence**_SENTENCE_EXPONENT * units.cost**_COST_EXPONENT
+
+
+def _rarities(units: Units) -> Array:
+    """Return how rare the pairs of characters of each sentence of an unspaced script are, about 1."""
+    pairs = [
+        {"".join(pair) for pair in pairwise(form.core)} if form.kind == SENTENCE else set() for form in units.forms
+    ]
+    containing = Counter(pair for found in pairs for pair in found)
+    rarity = [sum(1 / containing[pair] for pair in found) / max(len(found), 1) for found in pairs]
+    return 0.5 + np.asarray(rarity)[units.form]
+
+
+def _was_said(units: Units, distance: float) -> Array:
+    """Return which words were said, and counted as new, less than ``distance`` characters before."""
+    last: dict[int, int] = {}
+    said = np.zeros(len(units.form), bool)
+    is_exempt = units.flags("is_negation") | units.flags("is_condition") | units.flags("is_number")
+    keys, starts = units.keys().tolist(), units.start.tolist()
+    for at, (key, start, exempt) in enumerate(zip(keys, starts, is_exempt.tolist(), strict=True)):
+        before = last.get(key)
+        if before is not None and start - before < distance and not exempt:
+            said[at] = True
+        else:
+            last[key] = start
+    return said

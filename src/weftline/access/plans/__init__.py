@@ -1,1 +1,0 @@
-"""Plans: what a tenant is allowed, as quotas of every slice."""

@@ -1,1 +1,0 @@
-"""Teams: named groups of agents and humans, with shared memory, guidelines and a place in ACLs."""

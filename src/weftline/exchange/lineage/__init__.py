@@ -1,1 +1,0 @@
-"""Lineage: what was derived from what, and forgetting a source with everything that was derived from it."""

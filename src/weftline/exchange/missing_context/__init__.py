@@ -1,1 +1,0 @@
-"""Missing context: report known gaps, request answers, and resolve them."""

@@ -1,1 +1,0 @@
-"""Large values outside the database: pointers, staging, and the index of stored objects."""

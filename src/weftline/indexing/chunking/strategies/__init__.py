@@ -1,1 +1,0 @@
-"""Outlines by media type: where a text may be split."""

@@ -1,1 +1,0 @@
-"""Collections: indexed chunks and their vectors."""

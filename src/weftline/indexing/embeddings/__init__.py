@@ -1,1 +1,0 @@
-"""Embedding models, their selection and the embedding cache."""

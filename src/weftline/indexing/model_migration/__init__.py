@@ -1,1 +1,0 @@
-"""Migration of a tenant to another embedding model."""

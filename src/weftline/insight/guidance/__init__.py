@@ -1,1 +1,0 @@
-"""What a caller may do: its operations with examples, and advice."""

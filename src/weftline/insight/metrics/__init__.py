@@ -1,1 +1,0 @@
-"""Performance metrics of the process and of a tenant's calls."""

@@ -1,1 +1,0 @@
-"""Reports and exports of usage: what model calls cost, by whom and when."""

@@ -1,1 +1,0 @@
-"""Sources of knowledge: folders, URLs and hooks that documents come from."""

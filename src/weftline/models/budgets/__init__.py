@@ -1,1 +1,0 @@
-"""Budgets: what a tenant, a team or an agent may spend in a day or a month, in tokens and money."""

@@ -1,1 +1,0 @@
-"""Incremental index of sessions and memories."""

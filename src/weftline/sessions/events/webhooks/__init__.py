@@ -1,1 +1,0 @@
-"""Webhooks: signed HTTP delivery of events with retries and dead letters."""

@@ -1,1 +1,0 @@
-"""Message search: fuzzy full text, by sender and by time."""

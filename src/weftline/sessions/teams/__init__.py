@@ -1,1 +1,0 @@
-"""Teams: their members and descriptions, and who may see them."""

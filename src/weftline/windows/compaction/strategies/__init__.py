@@ -1,1 +1,0 @@
-"""Strategies: which events of a window are summarised, in which groups, and to what size."""
