@@ -85,6 +85,18 @@ def test_the_demo_assembles_prompts_that_are_smaller_and_have_the_evidence(outpu
     assert "Omitted: " in receipt
 
 
+@pytest.mark.req("WX-10", part="the same agent costs less with the model proxy, and its provider's cache holds")
+def test_the_demo_runs_an_agent_without_and_with_the_model_proxy(output: str) -> None:
+    scene = output.partition("11 · Without a line of code")[2]
+    rows = re.findall(r"(without|with) +(\d+) +([\d,]+) +(\d+)% +\$([\d.]+) +(-?\d+)%", scene)
+    (_, calls, sent, cached, cost, _), (_, proxied_calls, proxied, still_cached, lower, saved) = rows
+    assert calls == proxied_calls
+    assert int(proxied.replace(",", "")) < int(sent.replace(",", "")) / 2
+    assert int(still_cached) >= int(cached) - 1
+    assert int(saved) == round(100 * (1 - float(lower) / float(cost))) > 0
+    assert "→ the last request has “order" in scene
+
+
 @pytest.mark.req("SC-21")
 def test_stay_keeps_serving_the_session_of_the_demo(tmp_path: Path) -> None:
     """In a database; tests/demo/test_demo_console.py has one in a data folder."""

@@ -68,12 +68,34 @@ def _orders_by_minute(day: str, hour: int, slow: int) -> str:
     return "\n".join(rows)
 
 
-def _traces(part: str, base: int) -> str:
+# The parts of an order, with their usual duration in milliseconds.
+TRACED = {
+    "basket.load": 22,
+    "customer.check": 31,
+    "stock.reserve": 38,
+    "address.check": 17,
+    "tax.compute": 9,
+    "discount.apply": 14,
+    "payment.authorise": 160,
+    "orders.insert": 12,
+    "mail.queue": 6,
+    "shipping.plan": 44,
+    "audit.write": 8,
+    "price.fetch": 540,
+}
+
+
+def long_lookups() -> list[tuple[str, str, str]]:
+    """Return the tool, the argument and the output of each lookup of the agent that is run with the model proxy."""
+    return [("query_traces", part, _traces(part, base, 260)) for part, base in TRACED.items()]
+
+
+def _traces(part: str, base: int, samples: int = 80) -> str:
     """Return spans of sampled orders."""
     return "\n".join(
         f"order 88{1000 + sample * 37} span {part} start +{sample * 13 % 90} ms duration {base + sample * 29 % 110} ms "
         f"instance price-{sample % 8 + 1} result ok"
-        for sample in range(80)
+        for sample in range(samples)
     )
 
 

@@ -26,6 +26,7 @@ from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.app.tenants import ADMIN
 from weftline.demo.project import CHUNKING, DOMAIN, FINDER, FIXER, ORCHESTRATOR, documents
+from weftline.demo.proxied import play_proxied
 from weftline.demo.story import Cast, Played, play
 from weftline.demo.week import play_week
 from weftline.kernel.errors import SystemUnavailable
@@ -127,6 +128,7 @@ def _play(settings: Settings, *, stay: bool) -> None:
     with _serving(settings) as url:
         played = asyncio.run(play(Cast(url, keys), narrator))
         _show_receipt(narrator, url, keys[played.agent], played.receipt_id)
+        asyncio.run(play_proxied(settings, narrator))
         _show_next_steps(narrator, settings, url, played, stay=stay)
         if stay:
             _show_console(narrator, url, keys[ADMIN])
