@@ -173,6 +173,8 @@ LINES = {
     "WX-07": "The wheel, a light install, a container and a compose file are tested.",
     "WX-08": "No flag is ignored silently; destructive commands ask or need `--yes`.",
     "WX-09": "It installs beside the usual agent frameworks; a client imports nothing of the server.",
+    "WX-10": "A model proxy that forwards what it does not change byte for byte, fails open and saves money; a plugin.",
+    "WX-12": "A TypeScript client with the same operations, errors and examples.",
 }
 
 # Requirements whose tests all carry a ``part``: what no test shows yet.
@@ -198,4 +200,5 @@ MISSING = {
         "1,000; and 1,000 agents"
     ),
     "WX-09": "using each framework in one process: make package does, from the registry, which tests do not reach",
+    "WX-10": "that no conversation gets dearer by more than 1 %, which is a figure of a benchmark",
 }

@@ -10,6 +10,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from weftline import Client, __version__
 from weftline.app.registry import all_operations
 
@@ -27,6 +29,7 @@ def source(name: str) -> str:
     return (PACKAGE / "src" / f"{name}.ts").read_text("utf-8")
 
 
+@pytest.mark.req("WX-12")
 def test_every_operation_has_a_typed_method_and_a_route() -> None:
     operations = {operation.name: operation.route for operation in all_operations()}
     generated = source("generated")
@@ -46,6 +49,7 @@ def test_every_other_method_of_the_python_client_has_a_counterpart() -> None:
     assert {COUNTERPARTS.get(name, name) for name in public} == written
 
 
+@pytest.mark.req("WX-12")
 def test_the_guide_shows_the_same_examples_in_both_languages() -> None:
     sections = [section for section in re.split(r"^## ", GUIDE, flags=re.MULTILINE) if "```" in section]
     assert len(sections) >= 8

@@ -140,6 +140,7 @@ def comparable(request: Received) -> tuple[object, ...]:
     return request.method, request.target, kept, request.body
 
 
+@pytest.mark.req("WX-10", part="requests and answers that nothing changes are forwarded byte for byte")
 async def test_generated_requests_and_answers_are_the_same_as_without_the_proxy(tmp_path: Path) -> None:
     random = Random(37)
     async with proxied(generated_answer, tmp_path) as (server, proxy, _):
