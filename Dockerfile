@@ -18,6 +18,7 @@ COPY requirements.lock ./
 RUN python -m pip install --no-cache-dir --constraint requirements.lock hatchling
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
+COPY plugins plugins
 RUN python -m hatchling build --target wheel --directory /dist
 
 FROM python:${PYTHON}

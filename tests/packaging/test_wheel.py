@@ -29,7 +29,7 @@ WORKER = "weftline.providers.workers.tasks."
 # Modules that need weftline[server], and what it brings.
 OF_THE_SERVER = (
     *(f"weftline.transports.{name}" for name in ("console", "http", "mcp", "proxy", "server", "stdio")),
-    *(f"weftline.demo.{name}" for name in ("agents", "run", "story")),
+    *(f"weftline.demo.{name}" for name in ("agents", "proxied", "run", "story")),
 )
 SERVER_MODULES = {"jinja2", "mcp", "mcp_types", "sse_starlette", "starlette", "uvicorn", "valkey"}
 IN_PROCESS = """
