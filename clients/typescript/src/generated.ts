@@ -4285,7 +4285,11 @@ export interface Operations {
     list(params?: ConventionsListParams, options?: CallOptions): Promise<ConventionNames>;
   };
   conversation: {
-    /** List the receipts of calls through the model proxy, the latest first: tokens, cost, and net savings. */
+    /**
+     * List the receipts of calls through the model proxy, the latest first: tokens, cost, and net savings.
+     *
+     * Errors: SESSION_NOT_FOUND.
+     */
     calls(params?: ConversationCallsParams, options?: CallOptions): Promise<ProxiedCallList>;
     /**
      * Read the whole text of a result of a tool that the model proxy shortened, or some lines of it.

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from weftline.demo.narration import Narrator
-    from weftline.models.language_models.catalog import ModelInfo
-    from weftline.models.language_models.prices import Rates
+    from weftline.demo.run import Narrator
+    from weftline.models.language_models.catalog import ModelInfo, Rates
     from weftline.settings import Settings
 
 _TASK = "Find out which part of an order became slow. Look at every part before you answer."

@@ -16,7 +16,7 @@ from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.models.metering import dollars
 from weftline.models.proxied_calls import ProxiedCallStore
-from weftline.sessions.model import SessionId
+from weftline.sessions.model import SessionId, SessionNotFound, find_session
 from weftline.state.agent_context.settings import ProxyMode
 from weftline.windows.agent_settings import proxy_settings
 from weftline.windows.conversations.handles import HANDLE_PATTERN, NamedLines
@@ -156,10 +156,14 @@ async def open_output(request: OpenOutput, windows: Windows, edits: EditStore) -
     return OutputOpened(handle=request.handle, text=text, lines=lines)
 
 
-@_read("conversation.calls", action="calls", http="GET /v1/conversations/calls", errors=(PermissionDenied,))
+@_read(
+    "conversation.calls", action="calls", http="GET /v1/conversations/calls", errors=(PermissionDenied, SessionNotFound)
+)
 async def list_calls(request: ListProxiedCalls, windows: Windows, calls: ProxiedCallStore) -> ProxiedCallList:
     """List the receipts of calls through the model proxy, the latest first: tokens, cost, and net savings."""
     agent_id = await opened_agent(request.agent_id, windows)
+    if request.session_id is not None:
+        await find_session(request.session_id, windows.actor, windows.sessions)
     before = (_LATEST, "")
     if request.cursor is not None:
         at, _, call_id = request.cursor.partition(".")
