@@ -352,6 +352,11 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note(
         "events.read", weftline.events.read(session_id=s, types=["context.item.*"], format="cloudevents", after=0)
     )
+    await note("gateway.add", weftline.gateway.add("parity", command="a-server"))
+    await note("gateway.list", weftline.gateway.list())
+    for verb in ("get", "refresh", "approve", "remove"):
+        await note(f"gateway.{verb}", getattr(weftline.gateway, verb)("parity"))
+    await note("gateway.call", weftline.gateway.call("parity__search", arguments={"é": 1}))
     hook = await note("webhook.create", weftline.webhook.create("http://receiver.invalid/", types=["never.*"]))
     await note("webhook.create", weftline.webhook.create("http://127.0.0.1/"))
     await note("webhook.create", weftline.webhook.create("nowhere"))

@@ -65,7 +65,9 @@ BATCHES: dict[str, tuple[int, str]] = {
 }
 # Operations that are not called here, and why their transactions are bounded.
 TWO_MODELS = "changes the roles of two models; all chunks are counted by one statement over the collections"
+OF_A_SERVER = "stores at most 500 definitions, those of one MCP server"
 NOT_WALKED: dict[str, str] = {
+    **dict.fromkeys(("gateway.add", "gateway.approve", "gateway.refresh", "gateway.remove"), OF_A_SERVER),
     "knowledge.cancel_model_migration": TWO_MODELS,
     "knowledge.start_model_migration": TWO_MODELS,
 }

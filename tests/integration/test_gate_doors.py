@@ -58,6 +58,8 @@ DECISION = "of the human who decides"
 NOT_CONTENT = {
     "approval.approve": {"reason": DECISION},
     "approval.reject": {"reason": DECISION},
+    "gateway.add": {"command": "starts a program; only admins see it", "variables.*": "sealed, and never shown"},
+    "gateway.approve": {"tools[]": NAMES},
     "guardrail.check": dict.fromkeys(("arguments.*", "answer"), QUERY),
     "guardrail.test": dict.fromkeys(
         ("arguments.*", "answer", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]"), QUERY

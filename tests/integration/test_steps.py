@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("CE-F44")
 READING = ["shared_context.read", "shared_context.list_keys"]
 # Every step has these as well.
-IN_EVERY_STEP = ["refresh_token", "guardrails.check"]
+IN_EVERY_STEP = ["refresh_token", "guardrails.check", "mcp_gateway.call"]
 
 
 async def define(caller: Caller, name: str = "review", tools: list[str] | None = None, **fields: Any) -> Any:
@@ -58,6 +58,8 @@ async def test_a_step_lists_its_tools_and_actions_alone(world: World, reviewing:
 async def test_every_operation_outside_of_the_step_is_refused(world: World, reviewing: Caller) -> None:
     assert await reviewing.value("goal") == "ship"
     allowed = {"board.read", "board.list_keys", "token.refresh", "guardrail.check"}
+    # Which tools of servers the step has is checked by the call: see test_gateway.py.
+    allowed.add("gateway.call")
     answers = {}
     for name, operation in OPERATIONS.items():
         if operation.audience is not Audience.ANONYMOUS and name not in allowed:
