@@ -60,6 +60,7 @@ NOT_CONTENT = {
     "approval.reject": {"reason": DECISION},
     "gateway.add": {"command": "starts a program; only admins see it", "variables.*": "sealed, and never shown"},
     "gateway.approve": {"tools[]": NAMES},
+    "gateway.call": {"name": NAMES, "arguments.*": "sent to an MCP server, not stored; its answer passes the gate"},
     "guardrail.check": dict.fromkeys(("arguments.*", "answer"), QUERY),
     "guardrail.test": dict.fromkeys(
         ("arguments.*", "answer", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]"), QUERY

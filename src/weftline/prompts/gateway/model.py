@@ -17,7 +17,8 @@ MAX_SERVERS = 100
 MAX_TOOLS_OF_SERVER = 500
 # A reference to the environment of the process, alone or after a scheme such as Bearer.
 _REFERENCE = re.compile(r"(?:[A-Za-z]+ )?\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SEPARATOR = "__"
+# In every name of a tool of a server, and in none of Weftline's own.
+SEPARATOR = "__"
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 ServerKind = Literal["command", "url"]
@@ -165,7 +166,7 @@ class GatewayAccess(msgspec.Struct, frozen=True):
 
 def tool_name(server: str, tool: str) -> str:
     """Return the name that agents call a tool by, before it is made portable."""
-    return f"{server}{_SEPARATOR}{tool}"
+    return f"{server}{SEPARATOR}{tool}"
 
 
 def reference(value: str) -> str | None:

@@ -29,6 +29,7 @@ from weftline.app.tools.toolbox import called_tool
 from weftline.kernel.correlation import META_KEYS
 from weftline.kernel.errors import ContentTooLarge, WeftlineError
 from weftline.kernel.operation import Effect
+from weftline.prompts.gateway.model import SEPARATOR
 from weftline.transports.answer_json import encode_answer, sliced
 from weftline.transports.http.http_io import check_length, hold, send_json
 from weftline.transports.mcp.caller import ToolCalls, connection_of
@@ -231,7 +232,6 @@ class FastPath:
         self._call = ToolCalls(app)
         # A waiting call may be cancelled, which only the SDK handles.
         self._waiting = {operation.tool for operation in app.registry if operation.effect is Effect.WAIT}
-        self._own = app.toolbox.own_names()
         self._metrics = app.metrics
         self._manager = manager
         self._subscriptions = subscriptions
@@ -278,7 +278,7 @@ class FastPath:
             tool, _ = called_tool(params.name, params.arguments)
         except WeftlineError:
             return False
-        return tool in self._waiting or tool not in self._own
+        return tool in self._waiting or SEPARATOR in tool
 
     async def _answered_modern(self, request: _Call | _List, headers: Headers, user: WeftlineUser, send: Send) -> bool:
         envelope = self._known_envelope(request.params.meta) if _is_announced(request, headers) else None
