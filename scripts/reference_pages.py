@@ -49,6 +49,8 @@ _CLIENT_SETTINGS = (
     ("WEFTLINE_SESSION", "none", "Session that commands act in when none is named."),
     ("WEFTLINE_TURN", "none", "Turn that what commands do is part of, by its id."),
     ("WEFTLINE_TASK", "none", "Task that what commands do is part of, by its id."),
+    ("WEFTLINE_HOOKS_DIR", "~/.weftline/hooks", "Folder of the socket and the log of the hooks of coding agents."),
+    ("WEFTLINE_HOOKS_SECONDS", "0.25", "Time that a hook of a coding agent waits at most."),
 )
 _PARAMETER_HEAD = ("type", "required or default", "range", "meaning")
 _FIELD_HEAD = ("field", "type", "left out")
