@@ -48,7 +48,7 @@ VISIBILITY = (
     Mutant(
         "visibility",
         "an older version of a key is read by those whom a later ACL excludes",
-        "state/board/read_acl.py",
+        "state/board/board_view.py",
         "return _acls(later)",
         "return ()",
         ("integration/test_board_acl_history.py",),
@@ -150,7 +150,7 @@ SECRETS = (
     Mutant(
         "secrets",
         "a value is not masked by the name of its field",
-        "safety/redaction/masker.py",
+        "safety/redaction.py",
         "if not key or self._scanner.is_empty or _is_document(text):",
         "if key or self._scanner.is_empty or _is_document(text):",
         ("unit/safety/redaction/test_masker.py",),
@@ -175,7 +175,7 @@ SECRETS = (
     Mutant(
         "secrets",
         "a rule that redacts leaves the fields of requests and answers as they are",
-        "safety/guardrails/value_mask.py",
+        "safety/guardrails/service.py",
         "return structs.replace(value, **changes) if changes else value",
         "return value",
         ("integration/test_guardrails.py",),
@@ -185,7 +185,7 @@ BUDGETS = (
     Mutant(
         "budgets",
         "an agent that has spent its share of a budget makes further calls",
-        "models/budgets/service.py",
+        "models/budget_limits.py",
         "found.append(BudgetUse(share, await self.store.spend(share.name, use.starts_at), use.starts_at))",
         "found.extend(())",
         ("integration/test_budgets.py",),
@@ -193,7 +193,7 @@ BUDGETS = (
     Mutant(
         "budgets",
         "calls at the same time exceed a budget together",
-        "models/budgets/service.py",
+        "models/budget_limits.py",
         'if use.is_over and use.budget.at_limit == "refuse":',
         'if use.used > 2 and use.budget.at_limit == "refuse":',
         ("integration/test_budgets.py",),
@@ -201,7 +201,7 @@ BUDGETS = (
     Mutant(
         "budgets",
         "a persistent memory takes one entry more than the plan allows",
-        "access/plans/model.py",
+        "access/plans.py",
         "if entries > self.memory_entries:",
         "if entries > self.memory_entries + 1:",
         ("integration/test_plan_limits.py", "integration/test_context_push.py"),

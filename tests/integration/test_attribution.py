@@ -37,6 +37,7 @@ WITHOUT_AGENT = {
     "EvaluationInfo": "made by a job when documents have changed",
     "InspectedMemory": "the answer says whose memory it is",
     "ListedGuardrail": "the time of its last hit, by anyone; its layer says who defined it",
+    "ProxiedCallInfo": "the answer says whose calls it lists",
     "MemoryFound": "private memory of the caller",
     "MemoryInfo": "private memory of the caller",
     "MemorySet": "the caller did it",

@@ -215,7 +215,7 @@ class ProxiedEdits:
         client, client_id = client_of(spans.given, request.headers)
         try:
             keys = request_keys(previous_of(spans.given), client, client_id, scope_of(spans.given), _first_turns(spans))
-        except (msgspec.MsgspecError, InvalidInput):
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidInput):
             return None
         return _Editing(self, caller, spans, keys, settings) if keys else None
 

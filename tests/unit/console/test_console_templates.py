@@ -31,7 +31,7 @@ def test_printed_commands_can_be_run_as_they_are() -> None:
     }
     assert len(printed) >= 15
     for name, line in printed:
-        words = shlex.split(re.sub(r"^weftline --as X ", "weftline ", line.replace("\\'", "'")))[1:]
+        words = shlex.split(re.sub(r"^weftline --as X ", "weftline ", line.replace("\\'", "'").replace('\\"', '"')))[1:]
         command: click.Command | None = weftline
         while isinstance(command, click.Group):
             command = command.get_command(click.Context(command), words[0])
@@ -62,7 +62,7 @@ def test_templates_have_no_script_style_or_unescaped_text() -> None:
 
 def test_states_that_templates_name_have_a_colour() -> None:
     """A state of several words has a class of several words: one by its first word would match nothing."""
-    plain = {"as before", "own", "replaced by the originals"}
+    plain = {"as before", "dearer", "own", "replaced by the originals"}
     named = {name for text in TEMPLATES.values() for name in re.findall(r'm\.state\("([^"]+)"', text)}
     style = (files("weftline.transports.console") / "assets" / "console.css").read_text(encoding="utf-8")
     without = {name for name in named if not re.search(rf"\.state-{name.replace(' ', '-')}[ ,{{]", style)}

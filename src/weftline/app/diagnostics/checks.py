@@ -27,7 +27,7 @@ from weftline.providers.chat_models.factory import NO_METER, PROBE, configured_c
 from weftline.providers.embedders.factory import configured_embedders, semantic_search_off
 from weftline.providers.injection.factory import configured_detector
 from weftline.providers.object_storage import Bucket, connect_objects
-from weftline.search_index.segment_store import DAMAGED_SUFFIX, damaged_files
+from weftline.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weftline.sessions.events.webhooks import dead_letters
 from weftline.storage.migrations.runner import status
 from weftline.storage.partial_files import abandoned_files

@@ -24,8 +24,9 @@ from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.knowledge.domains import cleared_for, domain_event
 from weftline.knowledge.sql import DomainStore
 from weftline.search.session_cursor import REINDEXING_JOB, IndexCursor, ReindexRange, start_session_reindex
+from weftline.search_index.paths import folder_name
 from weftline.search_index.segment_file import Damaged
-from weftline.search_index.segment_store import SegmentStore, folder_name
+from weftline.search_index.segment_store import SegmentStore
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView, PgvectorView
 from weftline.storage.sql.database import Scope

@@ -17,7 +17,7 @@ from weftline.jobs.vectors import EMBED
 from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 from weftline.search.persistent_memory import PendingEvents
 from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog, changed_memory, pending_source
-from weftline.search_index.segment_store import remove_unknown
+from weftline.search_index.paths import remove_unknown
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.jobs import SqlJobStore

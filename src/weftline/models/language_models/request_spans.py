@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec import UNSET, Raw, UnsetType
 
 from weftline.models.language_models.content import CACHE_MARKS, TEXT_FIELDS
@@ -191,6 +190,8 @@ def read_spans(form: RequestForm, body: bytes) -> SpannedRequest | None:
 
 
 def _address(part: bytes | Raw) -> int:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
     start: int = np.frombuffer(part, dtype=np.uint8).__array_interface__["data"][0]
     return start
 

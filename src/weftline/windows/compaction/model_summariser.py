@@ -26,7 +26,7 @@ from weftline.state.layers.prefix import data_element
 from weftline.windows.compaction.digest import digest, is_literal
 from weftline.windows.compaction.facts.units import normal_form
 from weftline.windows.compaction.model import EventGroup, ModelUsage
-from weftline.windows.compaction.reduction.units import Utterance
+from weftline.windows.compaction.reduction.model import Utterance
 from weftline.windows.compaction.summariser import (
     SummariserFailed,
     SummaryRequest,

@@ -10,7 +10,7 @@ from weftline.kernel.thread_pools import COMPACTION_THREADS
 from weftline.models.language_models.rendering import plain_text
 from weftline.windows.compaction.digest import digest
 from weftline.windows.compaction.model import RESULT_OF, binds
-from weftline.windows.compaction.reduction.units import ReducedText, Utterance
+from weftline.windows.compaction.reduction.model import ReducedText, Utterance
 from weftline.windows.compaction.tool_outputs import references, slim_output
 from weftline.windows.compaction.verification import verify
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weftline.kernel.ports import TokenCounter
     from weftline.models.language_models.content import ToolCall
     from weftline.windows.compaction.model import EventGroup, KeyFact, SummaryMethod
-    from weftline.windows.compaction.reduction.units import Losses
+    from weftline.windows.compaction.reduction.model import Losses
     from weftline.windows.model import WindowEvent
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,8 +20,10 @@ _TARGET_PART = 0.375
 # What is saved at least, of its tokens.
 _MIN_SAVED = 0.25
 # Lines beyond this are chosen from the beginning and the end only: ranking a megabyte takes a quarter of a second.
-# JSON is shortened as a whole up to a larger size.
+# Of the lines between, those are read that tell of a failure. JSON is shortened as a whole up to a larger size.
 _MAX_LINES, _MAX_JSON = 65_536, 262_144
+
+_FAILURE = re.compile(r"error|fail|exception|traceback|fatal|panic|critical", re.IGNORECASE)
 
 
 class WholeText(NamedTuple):
@@ -70,13 +73,32 @@ def _sample(text: str) -> str:
     if len(text) <= limit:
         return text
     head, tail = text[: _MAX_LINES // 2], text[-_MAX_LINES // 2 :]
-    return f"{head[: head.rfind(chr(10)) + 1] or head}{tail[tail.find(chr(10)) + 1 :]}"
+    head, tail = head[: head.rfind("\n") + 1] or head, tail[tail.find("\n") + 1 :]
+    return f"{head}{_failures(text, len(head), len(text) - len(tail))}{tail}"
+
+
+def _failures(text: str, start: int, end: int) -> str:
+    """Return the lines of a part that tell of a failure, as many as have room."""
+    lines, room, reached = [], _MAX_LINES // 4, start
+    for found in _FAILURE.finditer(text, start, end):
+        if found.start() < reached:
+            continue
+        begin, reached = text.rfind("\n", start, found.start()) + 1, text.find("\n", found.end(), end) + 1
+        line = text[max(begin, start) : reached or end]
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+        if not reached:
+            break
+    return "".join(lines)
 
 
 def _note(text: str, left_out: str) -> str:
     """Return the line that says what is missing, and how to read it."""
     handle, lines = handle_of(text), text.count("\n") + 1
-    missing = f"{left_out} left out" if left_out and _sample(text) == text else "parts of beginning and end shown"
+    parts = "parts of beginning and end, and lines that tell of failures, shown"
+    missing = f"{left_out} left out" if left_out and _sample(text) == text else parts
     return (
         f"[Weftline shortened this result of {len(text):,} characters in {lines:,} lines: {missing}. To read the "
         f"whole, name {handle} in the arguments of any tool, or {handle}:1-200 for these lines.]"

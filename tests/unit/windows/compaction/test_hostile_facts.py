@@ -13,8 +13,8 @@ from weftline.windows.compaction.compacted_events import holding_summaries
 from weftline.windows.compaction.digest import digest
 from weftline.windows.compaction.facts.extraction import extract_facts
 from weftline.windows.compaction.model import CompactedView, EventGroup, FactKind, KeyFact, Summary
+from weftline.windows.compaction.reduction.model import Utterance
 from weftline.windows.compaction.reduction.reducer import reduce_texts
-from weftline.windows.compaction.reduction.units import Utterance
 from weftline.windows.compaction.summariser import group_texts
 from weftline.windows.compaction.verification import invented_literals
 from weftline.windows.model import WindowEvent, event_version

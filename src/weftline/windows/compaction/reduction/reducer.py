@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weftline.windows.compaction.reduction.features import load_model, unit_values
+from weftline.windows.compaction.reduction.model import ReducedText, Utterance
 from weftline.windows.compaction.reduction.units import (
     LINE,
     WORD,
     Bindings,
-    ReducedText,
     Units,
-    Utterance,
     find_bindings,
     split,
 )
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from weftline.kernel.ports import TokenCounter
     from weftline.windows.compaction.reduction.features import WordModel
-    from weftline.windows.compaction.reduction.units import Losses
+    from weftline.windows.compaction.reduction.model import Losses
 
     Array = np.ndarray[Any, Any]
 

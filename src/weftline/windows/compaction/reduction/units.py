@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
     from weftline.kernel.ports import TokenCounter
+    from weftline.windows.compaction.reduction.model import Utterance
 
     Array = np.ndarray[Any, Any]
 
@@ -332,38 +333,6 @@ def _core(word: str) -> str:
 
 def _has_digit(text: str) -> bool:
     return any(map(str.isdigit, text))
-
-
-# What is reduced, and the result.
-
-# How many sentences, questions, lines and the like are left out, by speaker and kind.
-Losses = Counter[tuple[str, str]]
-
-
-class Utterance(NamedTuple):
-    """What one speaker said. ``is_verbatim``: already shortened by someone else, to be kept or dropped by lines.
-
-    ``is_call``: a call of a tool.
-    """
-
-    speaker: str
-    text: str
-    is_verbatim: bool = False
-    is_call: bool = False
-
-
-class ReducedText(NamedTuple):
-    """A shorter text of the same utterances.
-
-    ``losses`` are the sentences and lines without a word in it, ``shortened`` counts sentences that lost some words.
-    ``missing`` are the protected strings that did not fit.
-    """
-
-    text: str
-    tokens: int
-    losses: Losses
-    shortened: int
-    missing: list[str]
 
 
 # Units that must be kept together, so that a shortened sentence does not claim something else.
