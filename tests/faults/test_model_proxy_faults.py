@@ -166,6 +166,8 @@ async def test_a_locked_database_ends_no_call(world: World, monkeypatch: pytest.
         assert await agent.says("before") == 200
         # Of the same library: another one in this process would end the locks of this one.
         locking = apsw.Connection(world.url)
+        # The call before is metered behind its answer.
+        locking.set_busy_timeout(30_000)
         locking.execute("BEGIN IMMEDIATE")
         assert await agent.says("during") == 200
         await asyncio.sleep(0.5)
