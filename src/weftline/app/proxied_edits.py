@@ -53,7 +53,7 @@ from weftline.windows.conversations.edits import (
 )
 from weftline.windows.conversations.handles import named_handles
 from weftline.windows.conversations.recognition import request_keys
-from weftline.windows.conversations.shortening import shorten_result
+from weftline.windows.conversations.shortened_results import shorten_result
 from weftline.windows.conversations.sql import ConversationStore, EditStore
 from weftline.windows.model import window_line
 

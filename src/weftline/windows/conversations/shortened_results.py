@@ -23,6 +23,7 @@ _MIN_SAVED = 0.25
 # Of the lines between, those are read that tell of a failure. JSON is shortened as a whole up to a larger size.
 _MAX_LINES, _MAX_JSON = 65_536, 262_144
 
+_SAMPLED = "only its beginning, its end and lines that name an error were read, and counts above are of these"
 _FAILURE = re.compile(r"error|fail|exception|traceback|fatal|panic|critical", re.IGNORECASE)
 
 
@@ -62,13 +63,15 @@ def _shorten(text: str, trim_tokens: int) -> str | None:
     tokens = approximate_tokens(text)
     if tokens < trim_tokens:
         return None
-    slim = slim_output(_sample(text), round(trim_tokens * _TARGET_PART), approximate_tokens)
-    short = f"{slim.text}\n{_note(text, slim.left_out)}"
+    sample = _sample(text)
+    slim = slim_output(sample, round(trim_tokens * _TARGET_PART), approximate_tokens)
+    missing = f"{slim.left_out or 'parts'} left out" if sample is text else _SAMPLED
+    short = f"{slim.text}\n{_note(text, missing)}"
     return short if tokens - approximate_tokens(short) >= tokens * _MIN_SAVED else None
 
 
 def _sample(text: str) -> str:
-    """Return a text, or beginning and end of one that is too long to be judged as a whole."""
+    """Return a text; of one that is too long to be read as a whole, its beginning, failures and end."""
     limit = _MAX_JSON if text.lstrip()[:1] in {"{", "["} else _MAX_LINES
     if len(text) <= limit:
         return text
@@ -78,7 +81,7 @@ def _sample(text: str) -> str:
 
 
 def _failures(text: str, start: int, end: int) -> str:
-    """Return the lines of a part that tell of a failure, as many as have room."""
+    """Return the lines of a part that name an error or failure, as many as have room."""
     lines, room, reached = [], _MAX_LINES // 4, start
     for found in _FAILURE.finditer(text, start, end):
         if found.start() < reached:
@@ -94,11 +97,9 @@ def _failures(text: str, start: int, end: int) -> str:
     return "".join(lines)
 
 
-def _note(text: str, left_out: str) -> str:
+def _note(text: str, missing: str) -> str:
     """Return the line that says what is missing, and how to read it."""
     handle, lines = handle_of(text), text.count("\n") + 1
-    parts = "parts of beginning and end, and lines that tell of failures, shown"
-    missing = f"{left_out} left out" if left_out and _sample(text) == text else parts
     return (
         f"[Weftline shortened this result of {len(text):,} characters in {lines:,} lines: {missing}. To read the "
         f"whole, name {handle} in the arguments of any tool, or {handle}:1-200 for these lines.]"
