@@ -1,21 +1,23 @@
 """What the model proxy adds to a call: latency, time to the first byte of a stream, CPU and memory.
 
-Latency is that of calls through the proxy over that of the same calls to the provider itself, in turns. The agents'
-conversations grow with each call and are recorded. One caller is answered at once. Many callers have a provider that
-thinks, as models do: what they could send to one that does not is the throughput, a row of its own. CPU is compared
-with a bare proxy of Starlette and httpx in front of the same provider, without a database.
+Latency is that of calls through the proxy over that of the same calls to the provider itself, in turns; beside it
+stands what a bare proxy of Starlette and httpx adds to the same calls in the same round. The agents' conversations
+grow with each call and are recorded; one that has grown by a half is followed by another, so that requests keep their
+size. One caller is answered at once. Many callers have a provider that thinks, as models do: what they could send to
+one that does not is the throughput, a row of its own. CPU is compared with the same bare proxy, without a database.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from random import Random
 from statistics import median, quantiles
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness import SECOND_IN_MICROS, Row, compare, cpu_seconds, limited, resident_bytes
+from benchmarks.harness import SECOND_IN_MICROS, Baseline, Row, compare, cpu_seconds, limited, resident_bytes
 from benchmarks.servers import AGENT, bare_server, folder, prepare, server
 from benchmarks.wire import Connection, connect, request, run_async
 
@@ -43,6 +45,7 @@ _FIRST_BYTE_MS = 2
 _MAX_MB = 300
 _THINKING_MS = 2_000
 _MESSAGE_BYTES = 4_096
+_MOST_GROWN = 1.5
 
 
 def run(*, quick: bool) -> list[Row]:
@@ -56,16 +59,17 @@ async def _run(rounds: int, calls: int, thinking_ms: int) -> list[Row]:
         url = f"http://127.0.0.1:{provider.port}"
         upstreams = {"WEFTLINE_PROXY_UPSTREAMS": f"anthropic={url}"}
         rows = []
-        for mode in _LIMITS:
-            rows += await _of_mode(mode, provider, upstreams, rounds, calls, thinking_ms)
         ours = _server({**upstreams, "WEFTLINE_DATA_DIR": "/nonexistent"})
         theirs = server([sys.executable, "-m", "benchmarks.baselines.httpx_proxy"], {"UPSTREAM": url}, _PATH)
-        with ours as proxy, theirs as bare:
-            rows.append(await _first_byte(proxy, provider, calls * rounds))
-            rows.append(await _throughput(proxy, calls * rounds))
-            rows.append(await _cpu(proxy, bare, rounds, calls))
-            rows.append(await _memory(proxy))
-            return rows
+        with theirs as bare:
+            for mode in _LIMITS:
+                rows += await _of_mode(mode, (provider, bare), upstreams, rounds, calls, thinking_ms)
+            with ours as proxy:
+                rows.append(await _first_byte(proxy, provider, calls * rounds))
+                rows.append(await _throughput(proxy, calls * rounds))
+                rows.append(await _cpu(proxy, bare, rounds, calls))
+                rows.append(await _memory(proxy))
+        return rows
 
 
 def _server(settings: dict[str, str]) -> AbstractContextManager[Served]:
@@ -73,7 +77,7 @@ def _server(settings: dict[str, str]) -> AbstractContextManager[Served]:
 
 
 async def _of_mode(
-    mode: str, provider: Served, upstreams: dict[str, str], rounds: int, calls: int, thinking_ms: int
+    mode: str, others: tuple[Served, Served], upstreams: dict[str, str], rounds: int, calls: int, thinking_ms: int
 ) -> list[Row]:
     rows = []
     with folder() as data:
@@ -85,53 +89,73 @@ async def _of_mode(
                     label = f"{mode}.{name}.{callers}_callers"
                     agents = [_Agent(f"{label}-{number}", size) for number in range(callers)]
                     delay = thinking_ms if callers > 1 else 0
-                    middle, high = await _added(proxy, provider, agents, delay, rounds, max(calls // callers, 3))
-                    median_ms, p95_ms = _LIMITS[mode]
+                    added = await _added(proxy, others, agents, delay, rounds, max(calls // callers, 3))
                     rows += [
-                        limited(f"proxy.added.{label}.p50", middle, "ms", below=median_ms),
-                        limited(f"proxy.added.{label}.p95", high, "ms", below=p95_ms),
+                        replace(limited(f"proxy.added.{label}.{part}", ours, "ms", below=limit), baseline=_bare(bare))
+                        for part, limit, (ours, bare) in zip(("p50", "p95"), _LIMITS[mode], added, strict=True)
                     ]
     return rows
 
 
+def _bare(added: float) -> Baseline:
+    return Baseline("bare Starlette + httpx", round(added, 3))
+
+
 async def _added(
-    proxy: Served, provider: Served, agents: Sequence[_Agent], delay_ms: int, rounds: int, calls: int
-) -> tuple[float, float]:
-    """Return by how much the median and the 95th of 100 calls are later than without the proxy."""
-    added: list[tuple[float, float]] = []
+    proxy: Served, others: tuple[Served, Served], agents: Sequence[_Agent], delay_ms: int, rounds: int, calls: int
+) -> list[tuple[float, float]]:
+    """Return by how much the median and the 95th of 100 calls are later than direct ones: ours, and a bare proxy's."""
+    provider, bare = others
+    added: list[list[tuple[float, float]]] = []
     headers = {"x_delay": str(delay_ms)}
     for number in range(rounds + 1):
         asked = [[agent.next() for _ in range(calls)] for agent in agents]
-        sent = [[_call(f"/anthropic{_PATH}", body, **headers) for body in bodies] for bodies in asked]
-        with_proxy = _percentiles(await _new_times(proxy, sent, delay_ms))
-        sent = [[_call(_PATH, body, **headers) for body in bodies] for bodies in asked]
-        without = _percentiles(await _new_times(provider, sent, delay_ms))
+        percentiles = []
+        for served, path in ((proxy, f"/anthropic{_PATH}"), (bare, _PATH), (provider, _PATH)):
+            sent = [[_call(path, body, **headers) for body in bodies] for bodies in asked]
+            percentiles.append(_percentiles(await _new_times(served, sent, delay_ms)))
+        ours, theirs, without = percentiles
         # The first round opens conversations and connections.
         if number:
-            added.append((with_proxy[0] - without[0], with_proxy[1] - without[1]))
-    middle, high = (max(median(values), 0.0) for values in zip(*added, strict=True))
-    return middle, high
+            added.append([(ours[at] - without[at], theirs[at] - without[at]) for at in range(2)])
+    return [
+        (max(median(mine for mine, _ in each), 0.0), max(median(other for _, other in each), 0.0))
+        for each in zip(*added, strict=True)
+    ]
 
 
 class _Agent:
     """A program whose requests repeat its conversation, with the call and result of a tool more each time."""
 
     def __init__(self, name: str, size: int) -> None:
-        self._session = {"user_id": f"user_1_account_1_session_{name}-000000000"}
-        self._messages: list[dict[str, Any]] = [{"role": "user", "content": f"The task of {name}"}]
-        while sum(len(str(message)) for message in self._messages) < size:
-            self._work(_MESSAGE_BYTES)
+        self._name = name
+        self._begun = 0
+        self._limit = size * _MOST_GROWN
+        self._size = size
+        self._begin()
 
     def next(self) -> dict[str, Any]:
+        if self._held > self._limit:
+            self._begin()
         self._work(200)
         return {"model": "claude-sonnet-4-5", "metadata": self._session, "messages": [*self._messages]}
+
+    def _begin(self) -> None:
+        self._begun += 1
+        self._held = 0
+        self._session = {"user_id": f"user_1_account_1_session_{self._name}-{self._begun:09}"}
+        self._messages: list[dict[str, Any]] = [{"role": "user", "content": f"The task of {self._name}, {self._begun}"}]
+        while self._held < self._size:
+            self._work(_MESSAGE_BYTES)
 
     def _work(self, size: int) -> None:
         at = len(self._messages)
         call = {"type": "tool_use", "id": f"toolu_{at}", "name": "read_file", "input": {"path": f"src/{at}.py"}}
         line = f"line {at} of a file that the agent has read, with the words that such lines have\n"
         result = {"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": line * (size // len(line) + 1)}
-        self._messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        made = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        self._held += sum(len(str(message)) for message in made)
+        self._messages += made
 
 
 async def _throughput(proxy: Served, calls: int) -> Row:

@@ -114,18 +114,19 @@ class ProxiedConversations:
         ]
 
     def _read(self, caller: ChatCaller, call: ConversationCall) -> ConversationRequest | None:
-        owner = caller.tenant, caller.agent_id
+        keys: list[tuple[str, str, bytes]] = []
 
         def known(raw: bytes) -> tuple[Turn, ...] | None:
-            key = (*owner, raw_digest(raw))
+            key = caller.tenant, caller.agent_id, raw_digest(raw)
+            keys.append(key)
             turns = self._known.get(key)
             if turns is not None:
                 self._known.move_to_end(key)
             return turns
 
         request = read_request(call.form, call.request, call.headers, known)
-        for message in () if request is None else request.messages:
-            self._known[(*owner, raw_digest(message.raw))] = message.turns
+        for key, message in zip(keys, () if request is None else request.messages, strict=False):
+            self._known[key] = message.turns
         while len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
         return request

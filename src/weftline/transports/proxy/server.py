@@ -18,6 +18,7 @@ from weftline.app.app import App
 from weftline.app.call_meter import CallPrices
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import HostNotAllowed, NotFound, WeftlineError
+from weftline.kernel.thread_pools import always_short_turns
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.chat_model import ChatCaller
 from weftline.providers.model_upstreams import UpstreamConnections, Upstreams
@@ -52,6 +53,7 @@ _log = logging.getLogger("weftline.proxy")
 def serve_proxy(settings: Settings, caller: ChatCaller) -> None:
     """Serve until SIGTERM or SIGINT."""
     configure_logging(settings.lowest_logged_level)
+    always_short_turns()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, caller))
 
