@@ -320,7 +320,9 @@ class Settings:
         "Credential for GET /metrics, at least 16 characters; without it metrics are not served.",
         shown=False,
     )
-    log_level: str = setting("INFO", "WEFTLINE_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
+    log_level: str = setting(
+        "", "WEFTLINE_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR; by default INFO, of `weftline proxy` ERROR."
+    )
     shutdown_grace_seconds: int = setting(
         10, "WEFTLINE_SHUTDOWN_GRACE_SECONDS", "Time for calls in flight to finish after SIGTERM."
     )
@@ -413,9 +415,8 @@ class Settings:
             raise InvalidSetting(f"WEFTLINE_METRICS_TOKEN has fewer than {_MIN_TOKEN_LENGTH} characters.")
         return self.metrics_token.encode()
 
-    @property
-    def lowest_logged_level(self) -> str:
-        level = self.log_level.upper()
+    def lowest_logged_level(self, default: str = "INFO") -> str:
+        level = (self.log_level or default).upper()
         if level not in _LEVELS:
             raise InvalidSetting(f"WEFTLINE_LOG_LEVEL: '{self.log_level}' is none of {', '.join(_LEVELS)}.")
         return level

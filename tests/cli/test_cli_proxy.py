@@ -55,7 +55,7 @@ def provider() -> Iterator[str]:
 
 
 @contextmanager
-def running(data: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def running(data: Path, *options: str, stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
     """Run the command in front of a provider."""
     with provider() as url:
         settings = {
@@ -64,7 +64,8 @@ def running(data: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             "WEFTLINE_PROXY_UPSTREAMS": f"openai={url}",
         }
         command = [forked_python.python(), "-m", "weftline", *options, "proxy"]
-        process = subprocess.Popen(command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True)
+        environment = {**os.environ, **settings}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True)
         try:
             yield process
         finally:
@@ -102,6 +103,21 @@ def test_calls_are_metered_for_the_agent_of_the_command_if_there_is_a_database(t
         assert "metered for coder" in call(process)[0]
     (row,) = line.json("usage", "report", "--by", "agent", "--kind", "proxy")["rows"]
     assert (row["group"], row["calls"], row["total_tokens"]) == ("coder", 1, 1042)
+
+
+def test_a_database_without_a_tenant_gets_the_default_one_and_nothing_stands_between_the_lines(tmp_path: Path) -> None:
+    CommandLine(tmp_path).run("db", "migrate")
+    with running(tmp_path, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline().strip() for _ in range(2)]
+        assert shown[0].startswith("Created the tenant 'default'.")
+        assert shown[1].startswith("weftline.default.key_")
+        note, line = call(process)
+        assert "metered for admin" in note
+        assert "gpt-5-mini  1,000 in  42 out" in line
+        process.terminate()
+        # Logs of the operations that record the call are not wanted here, unless a level is set.
+        assert process.stdout.read() == ""
 
 
 def test_an_unknown_agent_is_refused(tmp_path: Path) -> None:

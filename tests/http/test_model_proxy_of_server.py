@@ -98,6 +98,45 @@ async def test_a_missing_or_wrong_key_is_an_error_in_the_providers_form(
     assert provider.received == []
 
 
+@pytest.mark.parametrize(
+    ("target", "header"),
+    [
+        ("/gemini/v1beta/models/m:generateContent?alt=json&key={}", "x-weftline-key: {}"),
+        ("/openai/v1/{}/responses", "x-weftline-key: {}"),
+        ("/openai/v1/responses", "authorization: Bearer {}"),
+        ("/anthropic/v1/messages", "x-api-key: {}"),
+    ],
+)
+async def test_a_weftline_key_where_the_provider_would_see_it_is_refused(
+    target: str, header: str, world: World, provider: Upstream
+) -> None:
+    key = world.planner.credential
+    ((status, body),) = await asked(world, provider, post(target.format(key), BODY, header.format(key)))
+    message = body["error"]["message"]
+    assert status == 401
+    assert "not forwarded" in message
+    assert "the provider's key there" in message
+    assert key not in str(body)
+    assert provider.received == []
+
+
+@pytest.mark.parametrize("path", ["/anthropic", "/openai", "/gemini", "/anthropic?beta=true", "/openai/{}"])
+async def test_a_path_without_that_of_the_provider_is_an_error_in_the_providers_form(
+    path: str, world: World, provider: Upstream
+) -> None:
+    key = world.planner.credential
+    ((status, body),) = await asked(world, provider, post(path.format(key), BODY, f"x-weftline-key: {key}"))
+    assert status == 404
+    assert body["error"]["message"].startswith("Weftline: The path ends with the provider.")
+    assert provider.received == []
+
+
+async def test_a_host_that_is_not_allowed_is_told_so_in_the_providers_form(world: World, provider: Upstream) -> None:
+    request = post("/anthropic/v1/messages", BODY, host="elsewhere.example")
+    ((status, body),) = await asked(world, provider, request)
+    assert (status, body["error"]["type"]) == (403, "permission_error")
+
+
 async def test_who_may_not_call_is_refused_while_that_cannot_be_written_down(
     world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

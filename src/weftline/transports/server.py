@@ -91,7 +91,7 @@ class DrainingServer(BoundedServer):
 
 def serve(settings: Settings, *, profile: Profile | None = None, started: Started | None = None) -> None:
     """Serve until SIGTERM or SIGINT; ``started`` is called with the URL as soon as requests are answered."""
-    configure_logging(settings.lowest_logged_level)
+    configure_logging(settings.lowest_logged_level())
     # Read when the first search loads numpy. Searches run in parallel, one per core; multithreaded products of small
     # matrices would only make them wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -35,7 +35,7 @@ def run(
 
     Its calls carry the correlation ids.
     """
-    configure_logging(settings.lowest_logged_level)
+    configure_logging(settings.lowest_logged_level())
     local = Local(tenant, principal)
     credential = local if step is None else InStep(local, step)
     context = CallContext(credential, correlation=correlation, session_id=session)

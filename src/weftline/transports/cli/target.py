@@ -48,6 +48,14 @@ class InstallationNotFound(NotFound):
     )
 
 
+async def create_default_tenant(app: App) -> None:
+    """Create the default tenant in a database without any, and show the key of its admin."""
+    created = await app.tenants.ensure_default()
+    if created is not None:
+        click.echo(f"Created the tenant '{created.tenant}'. API key of its admin, shown only once:", err=True)
+        click.echo(created.admin_key, err=True)
+
+
 def _only_reads(operation: Operation) -> bool:
     if operation.effect is Effect.OWN_TRANSACTIONS:
         return operation.permission in {None, Permission.READ}
@@ -162,10 +170,7 @@ class Target:
         async with opened(replace(settings, rate_limits="off", search_wait_ms=wait), background=background) as app:
             if reads and not await app.tenants.names():
                 raise InstallationNotFound(f"There is no Weftline data in {self.place}.")
-            created = await app.tenants.ensure_default()
-            if created is not None:
-                click.echo(f"Created the tenant '{created.tenant}'. API key of its admin, shown only once:", err=True)
-                click.echo(created.admin_key, err=True)
+            await create_default_tenant(app)
             yield app
 
     def check_installed(self) -> None:

@@ -45,8 +45,10 @@ from weftline.transports.http.tool_http_api import shim_routes
 from weftline.transports.http.transfer import transfer_routes
 from weftline.transports.mcp.http import MCP_PATH, McpEndpoint
 from weftline.transports.proxy.callers import KeyCallers
-from weftline.transports.proxy.endpoint import PREFIXES, ProxyEndpoint
+from weftline.transports.proxy.endpoint import ProxyEndpoint
+from weftline.transports.proxy.errors import refuse as refuse_proxied
 from weftline.transports.proxy.observer import Observer
+from weftline.transports.proxy.routes import provider_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -125,7 +127,11 @@ class HostGuard:
             await self._app.admit_wrong_host(context_of(scope))
         except RateLimited as limited:
             refusal = limited
-        await refuse(scope, send, refusal, self._app.clock)
+        provider = provider_of(scope)
+        if provider is None:
+            await refuse(scope, send, refusal, self._app.clock)
+        else:
+            await refuse_proxied(scope, send, provider, refusal)
 
 
 class HostNames:
@@ -273,7 +279,7 @@ class HttpApplication:
         elif (found := self._operations.find(scope["method"], scope["path"])) is not None:
             endpoint, scope["path_params"] = found
             await endpoint(scope, receive, send)
-        elif self._proxy is not None and scope.get("raw_path", b"").startswith(PREFIXES):
+        elif self._proxy is not None and provider_of(scope) is not None:
             await self._proxy(scope, receive, send)
         else:
             await self._routed(scope, receive, send)

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 import httpcore2
@@ -20,26 +20,34 @@ import httpcore2
 from weftline.app.proxied_calls import CallsUnchecked, is_own_fault
 from weftline.app.proxied_edits import GivenRequest
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
-from weftline.kernel.errors import InvalidInput, ServerBusy, WeftlineError
+from weftline.kernel.errors import ServerBusy, WeftlineError
 from weftline.models.language_models.answer_filter import AnswerTooLarge, WholeFilter, answer_filter, is_readable
 from weftline.models.language_models.answer_usage import Usage, answer_reader, is_event_stream, requested_model
 from weftline.models.language_models.conversation_requests import form_of
-from weftline.providers.model_upstreams import PROVIDERS
 from weftline.providers.webhook_sender import failure_of
 from weftline.sessions.events.webhooks import AddressNotAllowed
 from weftline.transports.http.connections import connection_of
 from weftline.transports.http.http_io import hold
-from weftline.transports.proxy.errors import CallerUnknown, NoProviderKey, UpstreamUnreachable, error_event, refuse
+from weftline.transports.proxy.errors import (
+    CallerUnknown,
+    KeyMisplaced,
+    NoProviderKey,
+    UpstreamUnreachable,
+    error_event,
+    refuse,
+)
 from weftline.transports.proxy.headers import (
     credential_header,
     has_credential,
-    own_key,
+    has_misplaced_key,
+    names_own_key,
     request_headers,
     response_headers,
     value_of,
     without_own_key,
 )
 from weftline.transports.proxy.observer import EndedCall
+from weftline.transports.proxy.routes import check_path, route_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -56,12 +64,11 @@ if TYPE_CHECKING:
     from weftline.providers.model_upstreams import UpstreamConnections, Upstreams
     from weftline.transports.proxy.kept_calls import KeptCall
     from weftline.transports.proxy.observer import FindCaller, Observer
+    from weftline.transports.proxy.routes import ProxyRoute
 
     Header = tuple[bytes, bytes]
 
-PREFIXES = tuple(f"/{name}/".encode() for name in PROVIDERS)
 _log = logging.getLogger("weftline.proxy")
-_KEY_START = b"weftline."
 _MODEL_CALLS = re.compile(
     rb"(?:/v1|/v1beta/openai)?/(?:messages|chat/completions|responses|responses/compact|completions|embeddings)"
     # Gemini has the model in the path.
@@ -84,9 +91,6 @@ _SUCCESS = range(200, 300)
 _PRIVATE_HINT = (
     "Its name leads to a private network. The operator can allow that with WEFTLINE_PROXY_PRIVATE_HOSTS=NAME."
 )
-# How many times a path is percent-decoded before it is checked: servers on the way may each decode it once.
-_MAX_DECODED = 3
-_SEPARATOR = re.compile(rb"[/\\]")
 # A provider that cannot be reached, or breaks off.
 _LOST = (
     AddressNotAllowed,
@@ -130,14 +134,6 @@ class Callers(Protocol):
         ...
 
 
-class _Route(NamedTuple):
-    """A request's provider, its path at the provider, and the Weftline key that it came with."""
-
-    provider: str
-    path: bytes
-    key: str | None
-
-
 class ProxyEndpoint:
     """ASGI application of the routes of the proxy."""
 
@@ -166,7 +162,7 @@ class ProxyEndpoint:
             await self._editor.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = _route(scope)
+        route = route_of(scope)
         call = _Call(scope, receive, send, route)
         caller: ChatCaller | None = None
         try:
@@ -211,8 +207,9 @@ class ProxyEndpoint:
 
     async def _forward(self, call: _Call, caller: ChatCaller | None) -> None:
         provider, path, _ = call.route
-        if _leads_out(path):
-            raise InvalidInput("The path has segments of dots.", hint="Send the path of the provider's API.")
+        check_path(path)
+        if names_own_key(path + b"?" + call.scope["query_string"]):
+            raise KeyMisplaced("The path or query has a Weftline key.")
         await call.read_body()
         if self._editor is not None and caller is not None and (given := call.given()) is not None:
             context = self._callers.context(call.route.key, call.scope)
@@ -223,8 +220,11 @@ class ProxyEndpoint:
         query = call.scope["query_string"]
         target = path + b"?" + query if query else path
         headers = call.headers(upstream.host)
-        if self._callers.keeps_key(upstream.route) and not has_credential(call.scope["headers"], query):
-            headers += await self._credential(call, caller, upstream.route)
+        if not has_credential(call.scope["headers"], query):
+            if self._callers.keeps_key(upstream.route):
+                headers += await self._credential(call, caller, upstream.route)
+            if not call.has_servers_key and has_misplaced_key(call.scope["headers"]):
+                raise KeyMisplaced("A Weftline key is in the place of the provider's.")
         call.was_sent = True
         async with self._connections.send(upstream, call.scope["method"], target, headers, call.content()) as response:
             await call.start(response)
@@ -255,7 +255,7 @@ class ProxyEndpoint:
 class _Call:
     """One request, on its way to the provider and back."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, route: _Route) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, route: ProxyRoute) -> None:
         self.scope = scope
         self.route = route
         self.was_sent = False
@@ -477,21 +477,3 @@ class _Call:
         self._is_read = not message.get("more_body", False)
         part: bytes = message.get("body", b"")
         return part
-
-
-def _leads_out(path: bytes) -> bool:
-    """Tell whether a path may lead out of that of the upstream, for a server that decodes more of it than others."""
-    for _ in range(_MAX_DECODED):
-        path = unquote_to_bytes(path)
-    return any(segment.partition(b";")[0] in {b".", b".."} for segment in _SEPARATOR.split(path))
-
-
-def _route(scope: Scope) -> _Route:
-    """Take a request's path apart: /PROVIDER/PATH or /PROVIDER/KEY/PATH; a key in a header goes before one in it."""
-    _, provider, path = scope["raw_path"].split(b"/", 2)
-    first, slash, rest = path.partition(b"/")
-    key = None
-    if first.startswith(_KEY_START):
-        key, path = first, rest if slash else b""
-    key = own_key(scope["headers"]) or key
-    return _Route(provider.decode(), b"/" + path, None if key is None else key.decode("latin-1"))

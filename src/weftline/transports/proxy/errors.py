@@ -58,6 +58,17 @@ class NoProviderKey(PermissionDenied):
     related = ()
 
 
+class KeyMisplaced(AuthenticationError):
+    """A request to the model proxy has a Weftline key where the provider would see it."""
+
+    code = "KEY_MISPLACED"
+    hint = (
+        "It was not forwarded. Send the provider's key there, and the Weftline key in X-Weftline-Key or at the "
+        "beginning of the path, such as /openai/KEY/v1."
+    )
+    related = ()
+
+
 def error_event(provider: str, form: RequestForm | None, error: WeftlineError) -> bytes:
     """Return an error within a stream, in the provider's form."""
     body = _body(provider, error)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from weftline.providers.jwt import JwtCodec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +20,12 @@ if TYPE_CHECKING:
 KEY_HEADER = b"x-weftline-key"
 # Where providers take a key from.
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
-_KEY_START, _BEARER = b"weftline.", b"bearer "
+_KEY_START, _BEARER, _BASIC = b"weftline.", b"bearer ", b"basic "
+_OWN_KEY = re.compile(rb"weftline\.[\w-]{1,100}\.key_\w{1,100}\.[\w-]")
+# The name of the key that signs a token of this server, and how every token begins.
+_OWN_SIGNER, _TOKEN_START = re.compile(r"[\w-]{1,100}\.[0-9a-f]{16}"), b"eyJ"
+# How many times a path or query is percent-decoded before it is searched.
+_MAX_DECODED = 3
 _KEY_PARAMETER = re.compile(rb"(?:\A|&)key=")
 _CONNECTION, _HOST, _ENCODINGS = b"connection", b"host", b"accept-encoding"
 _LENGTH, _CHUNKED = b"content-length", (b"transfer-encoding", b"chunked")
@@ -62,12 +72,27 @@ def request_headers(
 def own_key(headers: Iterable[Header]) -> bytes:
     """Return the Weftline key in the header for it, or where a program sends its provider's key; empty if none."""
     given = [*headers]
-    return value_of(KEY_HEADER, given) or next((_plain(value) for name, value in given if _is_own(name, value)), b"")
+    sent = (_plain(value) for name, value in given if name in CREDENTIALS)
+    return value_of(KEY_HEADER, given) or next((key for key in sent if key.startswith(_KEY_START)), b"")
 
 
 def without_own_key(headers: Iterable[Header]) -> list[Header]:
-    """Leave out credentials that are Weftline's."""
+    """Leave out what holds a credential of Weftline: also a header in which a server in front repeats the path."""
     return [(name, value) for name, value in headers if not _is_own(name, value)]
+
+
+def has_misplaced_key(headers: Iterable[Header]) -> bool:
+    """Tell whether a credential of Weftline is where that of the provider belongs."""
+    return any(name in CREDENTIALS and _is_own(name, value) for name, value in headers)
+
+
+def names_own_key(target: bytes) -> bool:
+    """Tell whether a path or query has a Weftline key, for a server that decodes more of it than others."""
+    for _ in range(_MAX_DECODED):
+        if _OWN_KEY.search(target):
+            return True
+        target = unquote_to_bytes(target)
+    return _OWN_KEY.search(target) is not None
 
 
 def has_credential(headers: Iterable[Header], query: bytes) -> bool:
@@ -95,12 +120,32 @@ def value_of(name: bytes, headers: Iterable[Header]) -> bytes:
 
 
 def _is_own(name: bytes, value: bytes) -> bool:
-    return name in CREDENTIALS and _plain(value).startswith(_KEY_START)
+    if name not in CREDENTIALS:
+        return _KEY_START in value and _OWN_KEY.search(value) is not None
+    plain = _plain(value)
+    return plain.startswith(_KEY_START) or _OWN_KEY.search(_decoded(value)) is not None or _is_own_token(plain)
+
+
+def _is_own_token(plain: bytes) -> bool:
+    if not plain.startswith(_TOKEN_START):
+        return False
+    kid = JwtCodec().kid_of(plain.decode("latin-1"))
+    return kid is not None and _OWN_SIGNER.fullmatch(kid) is not None
+
+
+def _decoded(value: bytes) -> bytes:
+    """Return a credential with its name and password, if it has the scheme with both."""
+    if value[: len(_BASIC)].lower() != _BASIC:
+        return value
+    try:
+        return base64.b64decode(value[len(_BASIC) :])
+    except binascii.Error:
+        return value
 
 
 def _plain(value: bytes) -> bytes:
     """Return a credential without the name of its scheme."""
-    return value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else value
+    return value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else value.strip()
 
 
 def _named_by_connection(headers: Iterable[Header]) -> frozenset[bytes]:

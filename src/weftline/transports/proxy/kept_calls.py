@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.models.language_models.conversation_requests import RequestForm
-
-T = TypeVar("T")
 
 MAX_KEPT_BYTES = 64 * 2**20
 # One caller leaves room for others.
@@ -94,38 +91,3 @@ class KeptCall:
             return False
         self._taken += size
         return True
-
-
-class FairQueue(Generic[T]):
-    """A queue that serves callers in turn, with room for each of them."""
-
-    def __init__(self, limit: int, caller_limit: int) -> None:
-        self._limit = limit
-        self._caller_limit = caller_limit
-        self._waiting: OrderedDict[object, deque[T]] = OrderedDict()
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def put(self, caller: object, item: T) -> bool:
-        """Add an item; false if there is no room."""
-        own = self._waiting.get(caller)
-        if self._size >= self._limit or (own is not None and len(own) >= self._caller_limit):
-            return False
-        if own is None:
-            own = self._waiting[caller] = deque()
-        own.append(item)
-        self._size += 1
-        return True
-
-    def get(self) -> T:
-        """Remove and return the oldest item of the caller whose turn it is."""
-        caller, own = next(iter(self._waiting.items()))
-        item = own.popleft()
-        self._size -= 1
-        if own:
-            self._waiting.move_to_end(caller)
-        else:
-            del self._waiting[caller]
-        return item

@@ -13,9 +13,10 @@ from weftline.app.call_meter import ProxiedAs, reported_sums
 from weftline.app.proxied_conversations import ConversationCall
 from weftline.jobs.runner import attempt
 from weftline.kernel.errors import SystemUnavailable, WeftlineError
+from weftline.kernel.fair_queue import FairQueue
 from weftline.models.metering import UsageSums, nanos
 from weftline.models.proxied_calls import EditedTokens, usage_as_given
-from weftline.transports.proxy.kept_calls import FairQueue, KeptBytes, KeptCall
+from weftline.transports.proxy.kept_calls import KeptBytes, KeptCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -124,7 +125,7 @@ class Observer:
         self._prices = prices
         self._show = show
         self._kept = KeptBytes()
-        self._waiting: FairQueue[EndedCall] = FairQueue(_MAX_WAITING, _MAX_OF_CALLER)
+        self._waiting: FairQueue[EndedCall] = FairQueue()
         self._noting: asyncio.Task[None] | None = None
 
     def keep(
@@ -137,11 +138,14 @@ class Observer:
 
     def note(self, call: EndedCall) -> None:
         """Take a call; what cannot be noted in time is dropped."""
-        if not self._waiting.put(call.caller, call):
+        # Calls of who is not known yet wait together.
+        of_caller = ("", "") if call.caller is None else (call.caller.tenant, call.caller.agent_id)
+        if len(self._waiting) >= _MAX_WAITING or self._waiting.waiting(*of_caller) >= _MAX_OF_CALLER:
             _log.warning("a proxied call is not metered: too many wait")
             if call.kept is not None:
                 call.kept.release()
             return
+        self._waiting.push(*of_caller, call)
         if self._noting is None or self._noting.done():
             self._noting = asyncio.create_task(self._note_all(), name="weftline-proxy-observer")
 
@@ -155,8 +159,7 @@ class Observer:
 
     async def _note_all(self) -> None:
         """Note the calls that wait; ends when none does."""
-        while len(self._waiting):
-            call = self._waiting.get()
+        while (call := self._waiting.pop()) is not None:
             try:
                 await attempt("proxy.note", self._note(call))
             finally:

@@ -26,15 +26,18 @@ from weftline.providers.prices import PriceTable
 from weftline.storage.migrations.runner import status
 from weftline.storage.sql.database import Scope as DatabaseScope
 from weftline.storage.sql.database import connect
+from weftline.transports.cli.target import create_default_tenant
 from weftline.transports.http.application import LOOPBACK_HOSTS, HostNames
 from weftline.transports.http.connections import ConnectionTable
 from weftline.transports.http.http_io import send_error
 from weftline.transports.logs import configure_logging
 from weftline.transports.proxy.call_line import call_line
 from weftline.transports.proxy.callers import OneCaller
-from weftline.transports.proxy.endpoint import PREFIXES, ProxyEndpoint
+from weftline.transports.proxy.endpoint import ProxyEndpoint
+from weftline.transports.proxy.errors import refuse
 from weftline.transports.proxy.observer import Observer
 from weftline.transports.proxy.programs import proxy_variables
+from weftline.transports.proxy.routes import provider_of
 from weftline.transports.server import BoundedServer, bounded_config, loop_factory, tune_garbage_collection
 
 if TYPE_CHECKING:
@@ -52,7 +55,8 @@ _log = logging.getLogger("weftline.proxy")
 
 def serve_proxy(settings: Settings, caller: ChatCaller) -> None:
     """Serve until SIGTERM or SIGINT."""
-    configure_logging(settings.lowest_logged_level)
+    # The terminal shows calls: an entry for each of their operations would stand between the lines.
+    configure_logging(settings.lowest_logged_level(default="ERROR"))
     always_short_turns()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, caller))
@@ -108,10 +112,14 @@ class LocalProxy:
             await _live(receive, send)
             return
         refusal: HostNotAllowed | NotFound | None = self._names.refusal(scope)
-        if refusal is None and not scope.get("raw_path", b"").startswith(PREFIXES):
+        provider = provider_of(scope)
+        if refusal is None and provider is None:
             refusal = NotFound(
                 "The model proxy has no such route.", hint="Its routes are /anthropic/*, /openai/* and /gemini/*."
             )
+        if refusal is not None and provider is not None:
+            await refuse(scope, send, provider, refusal)
+            return
         if refusal is not None:
             await send_error(send, refusal, self._clock)
             return
@@ -131,6 +139,7 @@ async def _open_app(settings: Settings, caller: ChatCaller, stack: AsyncExitStac
             app = App(settings)
             await app.open(background=False)
             stack.push_async_callback(app.close)
+            await create_default_tenant(app)
             scope = DatabaseScope(caller.tenant)
             await app.database.read(scope, lambda tx: identify_local(caller.agent_id, AccessStore(tx)))
     except (WeftlineError, OSError, TimeoutError) as error:
