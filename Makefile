@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, adapters, clients, typescript, screenshots, docs, house, package.
+# The others: make test-full, check, bench, evals, validate, conformance, adapters, clients, typescript, screenshots, docs, house, package, pgvector.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: adapters canary help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package lock clean
+.PHONY: adapters canary help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package pgvector lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -32,6 +32,7 @@ $(VENV)/.development: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --no-compile --editable '.[dev]'
 	-@$(BIN)/python -m compileall -qq -j 0 -x '/(moto|mypyc?|pip|setuptools)/' $(VENV)/lib src
+	@$(BIN)/python scripts/build_pgvector.py --if-needed
 	@touch $(VENV)/.runtime $@
 
 run: $(VENV)/.runtime
@@ -60,6 +61,11 @@ screenshots: $(VENV)/.development browser
 # Every principal against every operation and resource on both databases, with secrets planted everywhere.
 canary: $(VENV)/.development
 	WEFTLINE_TESTS=full $(BIN)/python -m pytest tests/hostile/test_canaries.py $(ARGS)
+
+# pgvector for the PostgreSQL of the tests, built from source: needed where the included one does not run on the CPU.
+# ARGS="--pg-config FILE" builds it for another server, --source FILE names the source.
+pgvector: $(VENV)/.development
+	$(BIN)/python scripts/build_pgvector.py $(ARGS)
 
 check: $(VENV)/.development
 	$(BIN)/ruff format --check .

@@ -30,7 +30,7 @@ from support.databases import (
 )
 from support.forked_python import share_tls_context
 from support.full_run import examples
-from support.pgvector import search_in_replicas_if_unusable
+from support.pgvector import LACKING, USABLE, search_in_replicas_if_unusable
 from support.world import Residents, World, settle
 from weftline.app.app import App
 from weftline.settings import Settings
@@ -51,6 +51,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("weftline")
 search_in_replicas_if_unusable()
 share_tls_context()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end what these results do not show."""
+    if not USABLE:
+        terminalreporter.write_line(LACKING, yellow=True, bold=True)
 
 
 def pytest_xdist_auto_num_workers() -> int:

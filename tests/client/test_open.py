@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from contextlib import aclosing
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from weftline.errors import (
     RateLimited,
     SelfModification,
     SessionNotFound,
+    SystemUnavailable,
     VersionConflict,
 )
 from weftline.sessions.model import SessionConfig
@@ -104,6 +106,15 @@ async def test_postgres_is_opened_by_url(postgres: str) -> None:
     async with Weftline.open(url) as weftline:
         await weftline.session.create("try it", session_id="s")
         assert (await weftline.board.write("s", "goal", "ship")).version == 1
+
+
+async def test_a_database_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    for url in (f"postgresql://u@127.0.0.1:{port}/weft", f"postgresql://u@/weft?host={tmp_path}&port=1"):
+        with pytest.raises(SystemUnavailable, match="unreachable"):
+            async with Weftline.open(url, data_dir=tmp_path):
+                raise AssertionError("it cannot be opened")
 
 
 async def test_other_principals_of_the_tenant_can_be_used(tmp_path: Path) -> None:

