@@ -111,7 +111,7 @@ async def test_postgres_is_opened_by_url(postgres: str) -> None:
 async def test_a_database_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    for url in (f"postgresql://u@127.0.0.1:{port}/weft", f"postgresql://u@/weft?host={tmp_path}&port=1"):
+    for url in (f"postgresql://u@127.0.0.1:{port}/nobody", f"postgresql://u@/nobody?host={tmp_path}&port=1"):
         with pytest.raises(SystemUnavailable, match="unreachable"):
             async with Weftline.open(url, data_dir=tmp_path):
                 raise AssertionError("it cannot be opened")
