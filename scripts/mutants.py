@@ -116,7 +116,7 @@ TENANTS = (
     Mutant(
         "tenants",
         "a key of the board is read from a session of the same name in any tenant",
-        "storage/sql/board.py",
+        "state/board/sql.py",
         '_WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 AND e.key = $3"',
         '_WITH_VALUE + "WHERE $1 <> e.tenant AND e.session_id = $2 AND e.key = $3"',
         ("integration/test_tenant_isolation.py",),

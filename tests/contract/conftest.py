@@ -11,6 +11,7 @@ from weftline.access.audit import AuditStore
 from weftline.access.sql import AccessStore, PlanStore
 from weftline.access.teams import TeamStore
 from weftline.app.tenants import Tenants
+from weftline.exchange.lineage_sql import LineageStore
 from weftline.exchange.transfer.policies import PolicyStore
 from weftline.history.object_storage import ObjectIndex
 from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
@@ -20,6 +21,7 @@ from weftline.indexing.pins import PinStore
 from weftline.indexing.sql import CollectionStore
 from weftline.insight.alerts.sql import AlertStore
 from weftline.insight.metrics import MetricHistoryStore
+from weftline.kernel.job_store import JobStore
 from weftline.knowledge.source_store import SourceStore
 from weftline.knowledge.sql import DocumentStore, DomainStore
 from weftline.models.sql import BudgetStore, TokenFactorStore, UsageStore
@@ -30,21 +32,20 @@ from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.guardrails.model import HitStore
 from weftline.sessions.events.webhooks import WebhookStore
 from weftline.sessions.messages.sql import InboxStore
+from weftline.sessions.store import ConventionStore
+from weftline.state.agent_context.sql import CriticalEditStore, SnapshotStore
+from weftline.state.board.sql import EntryStore
+from weftline.state.layers.sql import LayerStore
 from weftline.state.memory.sql import MemoryStore
 from weftline.storage.migrations.runner import migrate
-from weftline.storage.sql.agent_context import SqlSnapshotStore
-from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weftline.storage.sql.database import Scope, connect
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.jobs import SqlJobStore
-from weftline.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weftline.storage.sql.line_signatures import LineSignatures
-from weftline.storage.sql.lineage import SqlLineageStore
 from weftline.storage.sql.messages import SqlMessageStore
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.storage.sql.windows import SqlWindowStore
 from weftline.windows.compaction.sql import CompactionStore
+from weftline.windows.sql import WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -82,16 +83,16 @@ class SqlStores:
             "audit": AuditStore,
             "budgets": BudgetStore,
             "compactions": CompactionStore,
-            "conventions": SqlConventionStore,
-            "critical_edits": SqlCriticalEditStore,
+            "conventions": ConventionStore,
+            "critical_edits": CriticalEditStore,
             "documents": DocumentStore,
             "domains": DomainStore,
-            "entries": SqlEntryStore,
+            "entries": EntryStore,
             "events": SqlEventStore,
             "hits": HitStore,
-            "jobs": SqlJobStore,
-            "layers": SqlLayerStore,
-            "lineage": SqlLineageStore,
+            "jobs": JobStore,
+            "layers": LayerStore,
+            "lineage": LineageStore,
             "line_keys": lambda transaction: LineSignatures(transaction, b""),
             "lines": SqlLineStore,
             "memory": MemoryStore,
@@ -112,7 +113,7 @@ class SqlStores:
             "collections": CollectionStore,
             "snapshot_index": SnapshotIndex,
             "sources": SourceStore,
-            "snapshots": SqlSnapshotStore,
+            "snapshots": SnapshotStore,
             "checkouts": CheckoutStore,
             "tenant_models": TenantModelStore,
             "teams": TeamStore,
@@ -124,7 +125,7 @@ class SqlStores:
             "usage": UsageStore,
             "vectors": VectorStore,
             "webhooks": WebhookStore,
-            "windows": SqlWindowStore,
+            "windows": WindowStore,
         }
         for name, make in kinds.items():
             setattr(self, name, StorePerCall(database, tenant, make))

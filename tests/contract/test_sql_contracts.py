@@ -202,4 +202,4 @@ class TestSelectionStore(contracts.SelectionStoreContract):
 
 
 class TestLineageStore(contracts.LineageStoreContract):
-    """SqlLineageStore meets the contract."""
+    """LineageStore meets the contract."""

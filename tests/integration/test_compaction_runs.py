@@ -23,8 +23,8 @@ from support.statement_log import statements_of
 from support.windows import contents, create, ingest, message, published, show
 from support.world import SESSION, refused
 from weftline.jobs.compaction import COMPACT
+from weftline.kernel.job_store import JobStore
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.runs import MAX_ATTEMPTS, MAX_FAILURES
 from weftline.windows.compaction.sql import due_compactions
@@ -377,6 +377,6 @@ async def test_tenants_take_turns_and_a_leased_compaction_is_left_alone(world: W
     assert await due() == [(world.tenant, first)]
     await world.app.database.write(
         Scope(world.tenant),
-        lambda tx: SqlJobStore(tx).claim(f"compaction:{first}", "other", now, now + 60_000_000, due_by=now),
+        lambda tx: JobStore(tx).claim(f"compaction:{first}", "other", now, now + 60_000_000, due_by=now),
     )
     assert await due() == [(world.tenant, second)]

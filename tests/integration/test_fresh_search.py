@@ -10,9 +10,9 @@ import pytest
 
 from support.contexts import knowledge_entry, push
 from support.indexed_items import ScriptedEmbeddings, check_index_complete, unembedded
+from weftline.kernel.job_store import JobStore
 from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -279,7 +279,7 @@ async def test_my_items_are_embedded_before_older_ones(world: World, monkeypatch
 
 async def backlog_of(world: World, principal_id: str) -> list[int]:
     """Return the numbers of the last chunks of a principal without vectors."""
-    progress = await world.app.database.read(Scope(world.tenant), lambda tx: SqlJobStore(tx).progress(EMBEDDING_JOB))
+    progress = await world.app.database.read(Scope(world.tenant), lambda tx: JobStore(tx).progress(EMBEDDING_JOB))
     return list(VectorBacklog.of(progress).own.get(principal_id, {}).values())
 
 

@@ -12,9 +12,9 @@ from weftline.jobs.history_pruning import HistoryPruner
 from weftline.jobs.runner import LeaseRunner
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.identity import system_actor
-from weftline.kernel.ports import LEASE_MICROS, Progress
+from weftline.kernel.job_store import JobStore, Progress
+from weftline.kernel.ports import LEASE_MICROS
 from weftline.storage.sql import pruning
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ async def test_pruning_out_of_time_resumes_at_its_cursor(world: World) -> None:
     runner = world.app.lease_runner
 
     async def count(transaction: Transaction, progress: Progress) -> int:
-        done, jobs = int(progress.cursor or 0) + 1, SqlJobStore(transaction)
+        done, jobs = int(progress.cursor or 0) + 1, JobStore(transaction)
         if done < 5:
             await jobs.save("counting", Progress(str(done)))
         else:

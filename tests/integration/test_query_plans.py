@@ -16,28 +16,28 @@ import weftline.access.teams
 import weftline.exchange.transfer.policies
 import weftline.history.blobs
 import weftline.history.sql
+import weftline.history.value_pruning
+import weftline.history.version_lookup
 import weftline.indexing.embeddings
 import weftline.indexing.model_migration
 import weftline.indexing.sql
+import weftline.kernel.job_store
 import weftline.knowledge.source_store
 import weftline.knowledge.sql
 import weftline.models.sql
 import weftline.records.sql
 import weftline.sessions.events.webhooks
 import weftline.sessions.messages.sql
+import weftline.state.agent_context.sql
+import weftline.state.board.sql
 import weftline.state.memory.sql
-import weftline.storage.sql.agent_context
-import weftline.storage.sql.board
 import weftline.storage.sql.erasure
 import weftline.storage.sql.events
 import weftline.storage.sql.history
 import weftline.storage.sql.history_verify
-import weftline.storage.sql.jobs
 import weftline.storage.sql.messages
-import weftline.storage.sql.pruning
 import weftline.storage.sql.session_index
 import weftline.storage.sql.sessions
-import weftline.storage.sql.version_lookup
 from weftline import Weftline
 from weftline.kernel.clock import SystemClock
 from weftline.storage.migrations.runner import migrate
@@ -49,24 +49,24 @@ pytestmark = pytest.mark.both_databases
 STORES = (
     weftline.access.sql,
     weftline.history.blobs,
-    weftline.storage.sql.board,
+    weftline.state.board.sql,
     weftline.indexing.sql,
-    weftline.storage.sql.agent_context,
+    weftline.state.agent_context.sql,
     weftline.indexing.embeddings,
     weftline.models.sql,
     weftline.storage.sql.events,
     weftline.storage.sql.session_index,
     weftline.storage.sql.history,
-    weftline.storage.sql.jobs,
+    weftline.kernel.job_store,
     weftline.knowledge.sql,
     weftline.knowledge.source_store,
     weftline.sessions.messages.sql,
     weftline.state.memory.sql,
     weftline.storage.sql.messages,
     weftline.indexing.model_migration,
-    weftline.storage.sql.version_lookup,
+    weftline.history.version_lookup,
     weftline.exchange.transfer.policies,
-    weftline.storage.sql.pruning,
+    weftline.history.value_pruning,
     weftline.records.sql,
     weftline.history.sql,
     weftline.storage.sql.session_index,

@@ -9,9 +9,9 @@ import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
 from weftline.app.diagnostics.checks import CheckStatus, check_database
+from weftline.kernel.job_store import JobStore
 from weftline.search.session_cursor import start_session_reindex
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -48,7 +48,7 @@ async def test_search_index_lag_is_reported(world: World, monkeypatch: pytest.Mo
 
 async def test_memory_that_was_never_indexed_is_reported(world: World) -> None:
     before = [each.detail for each in await findings_of(world, "Memory", session_indexing="on")]
-    await world.app.database.write(Scope(world.tenant), lambda tx: start_session_reindex(SqlJobStore(tx), 0))
+    await world.app.database.write(Scope(world.tenant), lambda tx: start_session_reindex(JobStore(tx), 0))
     [unindexed] = await findings_of(world, "Memory", session_indexing="on")
     assert (unindexed.state, "not indexed yet" in unindexed.detail) == (CheckStatus.WARNING, True)
     assert unindexed.detail not in before

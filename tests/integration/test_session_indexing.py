@@ -23,6 +23,7 @@ from support.webhooks import wait_until
 from support.world import SESSION
 from weftline.indexing.embeddings import EmbedderUnavailable, TenantModelStore, TextRefused
 from weftline.jobs.session_indexing import SessionIndexing
+from weftline.kernel.job_store import JobStore
 from weftline.search import session_indexer as going_through
 from weftline.search.session_cursor import (
     EMBEDDING_JOB,
@@ -36,7 +37,6 @@ from weftline.search.session_cursor import (
 from weftline.search.session_item_text import chunks_of
 from weftline.settings import InvalidSetting, Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import events_pending
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ async def test_an_imported_session_is_indexed_from_its_start_despite_an_outdated
     # The cursor is after two messages of another session, which is deleted by now.
     halfway = IndexCursor(first_seq, Sweep(first_seq - 1, "", 2)).as_progress()
     await world.app.session_indexing.run(world.tenant)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(INDEXING_JOB, halfway))
+    await world.app.database.write(Scope(world.tenant), lambda tx: JobStore(tx).save(INDEXING_JOB, halfway))
     await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
     await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1", world.tenant)
     await world.index_sessions()
@@ -633,7 +633,7 @@ async def test_a_failing_reindex_does_not_block_new_items(
     last = await world.last_event()
     everything = ReindexRange(sessions=2**40, memory=2**40)
     await world.app.database.write(
-        Scope(world.tenant), lambda tx: start_session_reindex(SqlJobStore(tx), last, everything)
+        Scope(world.tenant), lambda tx: start_session_reindex(JobStore(tx), last, everything)
     )
     await world.planner.say("new")
     fail_on_poison(monkeypatch)

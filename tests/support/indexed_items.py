@@ -6,9 +6,9 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from weftline.indexing.embeddings import Model
+from weftline.kernel.job_store import JobStore
 from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ async def check_index_consistent(world: World) -> None:
     chunks = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1", world.tenant)
     vectors = await world.rows("SELECT collection, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
     assert {*map(tuple, vectors)} <= {*map(tuple, chunks)}
-    progress = await world.app.database.read(Scope(world.tenant), lambda tx: SqlJobStore(tx).progress(EMBEDDING_JOB))
+    progress = await world.app.database.read(Scope(world.tenant), lambda tx: JobStore(tx).progress(EMBEDDING_JOB))
     first = VectorBacklog.of(progress).first
     assert all(first[collection] <= number for collection, number in await unembedded(world))
     counted = await world.rows("SELECT collection, chunks FROM collections WHERE tenant = $1", world.tenant)

@@ -38,7 +38,7 @@ from weftline.jobs.windows import AUTOSAVE
 from weftline.safety.approvals.sql import tenants_with_due_approvals
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.tenants import tenants_to_expire, tenants_to_sweep
-from weftline.storage.sql.windows import tenants_with_unsaved_windows
+from weftline.windows.sql import tenants_with_unsaved_windows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, ca
 
 from weftline.insight.metrics import CacheStats, MetricTotals
 from weftline.jobs.runner import attempt
-from weftline.storage.sql.board import SqlEntryStore
+from weftline.state.board.sql import EntryStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class BufferedReadCounts:
             async def write_counts(
                 transaction: Transaction, of_tenant: list[tuple[str, str, int, int]] = of_tenant
             ) -> None:
-                entries = SqlEntryStore(transaction)
+                entries = EntryStore(transaction)
                 # Sorted, so that two processes lock rows in the same order.
                 for session_id, key, count, at in sorted(of_tenant):
                     await entries.add_reads(session_id, key, count, at)

@@ -16,8 +16,8 @@ from weftline.kernel.errors import Conflict, InvalidInput, NotFound
 from weftline.kernel.fields import is_name
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
 from weftline.settings import InvalidSetting
+from weftline.state.layers.sql import SignedLists
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.layers import SignedLists
 from weftline.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:

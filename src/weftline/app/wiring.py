@@ -21,7 +21,7 @@ from weftline.access.teams import TeamContents
 from weftline.app.authentication import CallSessionAcl, SessionAclCache
 from weftline.app.refusals import CallAuditTrail
 from weftline.app.search.service import IndexLag
-from weftline.exchange.lineage import LineageStore, StoredItemLabels
+from weftline.exchange.lineage import StoredItemLabels
 from weftline.exchange.missing_context import GapAnswers
 from weftline.exchange.transfer.export import Exporter
 from weftline.exchange.transfer.importer import Importer
@@ -39,7 +39,7 @@ from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.events import AlertPort, Outbox
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.identity import Actor, Approval
-from weftline.kernel.ports import Cooperative, JobStore, TokenCounters, Transactions
+from weftline.kernel.ports import Cooperative, TokenCounters, Transactions
 from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.domains import DomainAuditFilter
 from weftline.knowledge.sources import SourceControl
@@ -67,32 +67,25 @@ from weftline.sessions.events.model import EventImport, EventStore, Feed
 from weftline.sessions.events.webhooks import WebhookSender
 from weftline.sessions.messages.search import Searcher
 from weftline.sessions.messages.store import MessagePages, MessageStore, ReplyObserver
-from weftline.sessions.store import ConventionStore, SessionStore
+from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.definitions import InitialDefinition
 from weftline.state.agent_context.model import ContextLimits
-from weftline.state.agent_context.permissions import CriticalEditStore
-from weftline.state.agent_context.store import SnapshotStore
-from weftline.state.board.model import EntryObserver, EntryStore, ReadTally
+from weftline.state.board.model import EntryObserver, ReadTally
 from weftline.state.layers.rules import LayersAndMemoryOfTeams, RuleLoader, TenantRules
-from weftline.state.layers.service import LayerStore, LayerTexts
+from weftline.state.layers.service import LayerTexts
+from weftline.state.layers.sql import LayerStore
 from weftline.state.memory.model import MemoryLimits
-from weftline.storage.sql.agent_context import SqlSnapshotStore
-from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.jobs import SqlJobStore
-from weftline.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weftline.storage.sql.line_signatures import LineSignatures
-from weftline.storage.sql.lineage import SqlLineageStore
 from weftline.storage.sql.messages import SqlMessageStore
 from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
-from weftline.storage.sql.windows import SqlWindowStore
 from weftline.windows.agent_settings import SettingsCache
 from weftline.windows.compaction.model import FactCache, ViewCache
 from weftline.windows.compaction.service import HeldCompactions
 from weftline.windows.compaction.trigger import CompactionJobs, ThresholdTrigger
-from weftline.windows.store import CompactionQueue, EventCache, WindowStore
+from weftline.windows.sql import CompactionQueue, EventCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -204,17 +197,10 @@ class Singletons:
 
 # Stores of ports, created for the transaction of each call; those of a class are built by their class.
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
-    ConventionStore: SqlConventionStore,
-    CriticalEditStore: SqlCriticalEditStore,
-    EntryStore: SqlEntryStore,
     EventStore: SqlEventStore,
-    JobStore: SqlJobStore,
     Lag: IndexLag,
-    LineageStore: SqlLineageStore,
     MessageStore: SqlMessageStore,
     SessionStore: SqlSessionStore,
-    SnapshotStore: SqlSnapshotStore,
-    WindowStore: SqlWindowStore,
 }
 
 # Places of the call and its transaction among the values that something is built from.
@@ -311,7 +297,7 @@ class Container:
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
             CallVerdicts: lambda call: call.verdicts,
             LineKeys: lambda call: LineSignatures(call.transaction, signing_secret),
-            LayerStore: lambda call: SqlLayerStore(call.transaction, signing_secret),
+            LayerStore: lambda call: LayerStore(call.transaction, signing_secret),
             LineStore: lambda call: SqlLineStore(call.transaction, signing_secret),
             LineBackends: _line_backends(self),
             ItemLabels: lambda call: _CallItemLabels(self, call),

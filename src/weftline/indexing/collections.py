@@ -248,6 +248,21 @@ def index_damaged(collection: str, actor: str, readable_by: tuple[str, ...] = AN
 _KEY_PREFIX = "key/"
 
 
+class WindowPlace(NamedTuple):
+    """The window of an agent in a session, as a place of a collection."""
+
+    session_id: str
+    agent_id: str
+
+    def __str__(self) -> str:
+        return f"{self.session_id}:{self.agent_id}"
+
+    @classmethod
+    def parse(cls, place: str) -> WindowPlace:
+        session_id, _, agent_id = place.partition(":")
+        return cls(session_id, agent_id)
+
+
 class MemoryKey(NamedTuple):
     """A key of an agent's memory, global or of a session, as an item id."""
 

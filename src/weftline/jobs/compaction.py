@@ -17,11 +17,11 @@ from weftline.jobs.runner import LeaseLost, attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.errors import AuthenticationError
 from weftline.kernel.identity import principal_of
+from weftline.kernel.job_store import JobStore
 from weftline.kernel.thread_pools import COMPACTION_THREADS, short_turns
 from weftline.safety.approvals.model import TooManyApprovals
 from weftline.safety.approvals.service import Approvals, CallToHold
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import SystemTransactions
 from weftline.windows.compaction.model import CompactionState
 from weftline.windows.compaction.model_summariser import ModelSummariser
@@ -151,16 +151,16 @@ class CompactionJob:
         runs = await self._for_requester(compaction_id, transaction)
         started = await runs.start(compaction_id)
         if started is None:
-            await SqlJobStore(transaction).drop(lease)
+            await JobStore(transaction).drop(lease)
         return started
 
     async def _count_failure(self, compaction: Compaction, lease: str, transaction: Transaction) -> None:
         runs = await self._for_requester(compaction.compaction_id, transaction)
         if await runs.count_failure(compaction):
-            await SqlJobStore(transaction).drop(lease)
+            await JobStore(transaction).drop(lease)
 
     async def _fail(self, compaction_id: str, lease: str, transaction: Transaction) -> None:
-        await SqlJobStore(transaction).drop(lease)
+        await JobStore(transaction).drop(lease)
         await (await self._for_requester(compaction_id, transaction)).fail(compaction_id)
 
     async def _finish(
@@ -169,7 +169,7 @@ class CompactionJob:
         """Apply, hold or discard a result, and end the lease, in one transaction."""
         compaction_id = cut.compaction.compaction_id
         runs = await self._for_requester(compaction_id, transaction)
-        await SqlJobStore(transaction).drop(lease)
+        await JobStore(transaction).drop(lease)
         session = await runs.to_finish(cut, draft)
         if session is None:
             return

@@ -13,12 +13,11 @@ from weftline.insight.alerts.sql import tenants_with_new_calls, tenants_with_old
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import system_actor
-from weftline.kernel.ports import Progress
+from weftline.kernel.job_store import JobStore, Progress
 from weftline.models.budgets import period_start
 from weftline.models.metering import Retention
 from weftline.models.sql import UsageStore, tenants_to_prune_usage, tenants_to_roll_up
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
@@ -143,12 +142,12 @@ class AlertJob:
             await lease.rest(started)
 
     async def _look(self, transaction: Transaction) -> EvaluationRound:
-        progress = await SqlJobStore(transaction).progress(EVALUATE_ALERTS)
+        progress = await JobStore(transaction).progress(EVALUATE_ALERTS)
         cursor = 0 if progress is None else int(progress.cursor or 0)
         return await self._evaluations.within(transaction).look(cursor)
 
     async def _apply(self, found: EvaluationRound, transaction: Transaction) -> None:
-        await SqlJobStore(transaction).save(EVALUATE_ALERTS, Progress(str(found.seq)))
+        await JobStore(transaction).save(EVALUATE_ALERTS, Progress(str(found.seq)))
         await self._evaluations.within(transaction).apply(found.changes)
 
     async def _prune(self, evaluation: AlertEvaluation) -> bool:

@@ -16,8 +16,7 @@ from weftline.jobs.runner import LeaseLost
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.identity import system_actor
-from weftline.kernel.ports import Progress
-from weftline.storage.sql.jobs import SqlJobStore
+from weftline.kernel.job_store import JobStore, Progress
 
 if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
@@ -86,7 +85,7 @@ class HistoryPruner:
         cursor = _decoded(progress.cursor, PruneJobCursor)
         following, totals = await pruning.step(cursor, _decoded(progress.done, PruneTotals), request)
         progress = Progress("" if following is None else _encode(following).decode(), _encode(totals).decode())
-        jobs = SqlJobStore(transaction)
+        jobs = JobStore(transaction)
         if following is not None:
             await jobs.save(job, progress)
         elif request.only is None:
@@ -102,7 +101,7 @@ async def _skip(job: str, request: PruneRequest, transaction: Transaction, progr
     if request.only is not None or cursor.pruning_id is None:
         return None
     skipped = Progress(_encode(PruneJobCursor(cursor.line_id)).decode(), progress.done)
-    await SqlJobStore(transaction).save(job, skipped)
+    await JobStore(transaction).save(job, skipped)
     return skipped
 
 

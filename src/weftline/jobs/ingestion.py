@@ -25,7 +25,7 @@ from weftline.kernel.events import TENANT_SUBJECT
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.fields import new_id
 from weftline.kernel.identity import system_actor
-from weftline.kernel.ports import Progress
+from weftline.kernel.job_store import JobStore, Progress
 from weftline.kernel.thread_pools import CALLER, DOCUMENT_THREADS
 from weftline.knowledge.document_scan import blocked_reason, needs_review, scan_document
 from weftline.knowledge.document_text import build_chunks, lay_out
@@ -42,7 +42,6 @@ from weftline.knowledge.sql import (
 from weftline.providers.document_trial import DocumentTrial
 from weftline.search.domain_evaluation import evaluate
 from weftline.storage.sql.database import SYSTEM, AccessChanged, Scope
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
 
 if TYPE_CHECKING:
@@ -301,7 +300,7 @@ class DomainReindexing:
 
     async def _step(self, transaction: Transaction) -> bool:
         """Queue the next documents, or pause after them; return whether another step can follow at once."""
-        jobs, now = SqlJobStore(transaction), self._runner.now
+        jobs, now = JobStore(transaction), self._runner.now
         progress = await jobs.claim(REINDEX, self._holder, now, now, due_by=now)
         ingest = self._ingests.within(transaction)
         domain = next(iter(await ingest.domains.reindexing()), None)
@@ -313,7 +312,7 @@ class DomainReindexing:
         await jobs.save(REINDEX, Progress(str(now), str(chunks)) if chunks else Progress())
         return not chunks
 
-    async def _pause(self, jobs: SqlJobStore, ingest: IngestTransaction, domain: str, progress: Progress) -> bool:
+    async def _pause(self, jobs: JobStore, ingest: IngestTransaction, domain: str, progress: Progress) -> bool:
         """Set when the next documents are queued, once those before are indexed; return whether that is now."""
         if (await ingest.documents.requeued(domain)).documents:
             return False

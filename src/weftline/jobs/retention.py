@@ -14,7 +14,7 @@ from weftline.jobs.runner import attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.kernel.identity import system_actor
-from weftline.kernel.ports import Progress
+from weftline.kernel.job_store import JobStore, Progress
 from weftline.knowledge.documents import Documents
 from weftline.knowledge.sql import DomainStore, expired_documents, tenants_with_expired_documents
 from weftline.models.proxied_calls import ProxiedCallStore, tenants_with_calls_before
@@ -25,7 +25,6 @@ from weftline.state.memory.service import Memories
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, delete_line_batch, delete_session_batch
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.log_retention import SqlLogRetention, tenants_past_retention
 from weftline.storage.sql.tenants import lines_to_expire
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
@@ -251,7 +250,7 @@ async def judged_time(job: str, clock: int, transaction: Transaction, progress: 
     """
     last = int(progress.cursor or 0)
     now = min(clock, last + DAY_MICROS) if last else clock
-    await SqlJobStore(transaction).save(job, Progress(str(now)))
+    await JobStore(transaction).save(job, Progress(str(now)))
     return now
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.fields import new_id
-from weftline.kernel.ports import LEASE_MICROS, Progress
+from weftline.kernel.job_store import JobStore, Progress, tenants_with_due
+from weftline.kernel.ports import LEASE_MICROS
 from weftline.kernel.thread_pools import CALLER
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.jobs import SqlJobStore, tenants_with_due
 from weftline.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Lease:
         now = self._runner.now
 
         async def claim(transaction: Transaction) -> bool:
-            jobs = SqlJobStore(transaction)
+            jobs = JobStore(transaction)
             return await jobs.claim(self.name, self._holder, now, now + LEASE_MICROS, due_by=due_by) is not None
 
         return await self._database.write(self._scope, claim)
@@ -135,10 +135,10 @@ class Lease:
         return await step(transaction, progress)
 
     async def _renew(self, transaction: Transaction) -> Progress | None:
-        return await SqlJobStore(transaction).renew(self.name, self._holder, self._runner.now + LEASE_MICROS)
+        return await JobStore(transaction).renew(self.name, self._holder, self._runner.now + LEASE_MICROS)
 
     async def _release(self, transaction: Transaction) -> None:
-        jobs = SqlJobStore(transaction)
+        jobs = JobStore(transaction)
         # Finished or dropped work has no holder any more, and keeps the time it is next due at.
         if await jobs.renew(self.name, self._holder, 0) is not None:
             await jobs.release(self.name, 0)

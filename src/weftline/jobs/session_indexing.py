@@ -24,7 +24,7 @@ from weftline.indexing.model_migration import models_in_use
 from weftline.jobs.scheduler import Work
 from weftline.jobs.vectors import ModelVectors
 from weftline.kernel.errors import WeftlineError
-from weftline.kernel.ports import Progress
+from weftline.kernel.job_store import JobStore, Progress
 from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.search.persistent_memory import text_of_value
 from weftline.search.session_cursor import (
@@ -44,7 +44,6 @@ from weftline.search.session_indexer import (
 from weftline.search.session_item_text import chunks_of
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.events import SqlEventStore
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import events_pending, largest_backlog, tenants_reindexing, tenants_with_backlog
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
@@ -217,7 +216,7 @@ class SessionIndexing:
         last = await _long_log(transaction)
         if last is None:
             return
-        jobs = SqlJobStore(transaction)
+        jobs = JobStore(transaction)
         await start_session_reindex(jobs, last)
         await jobs.save(INDEXING_JOB, IndexCursor(last).as_progress())
 
@@ -251,7 +250,7 @@ class SessionIndexing:
         return not chunks
 
     async def _next(self, transaction: Transaction, job: str) -> _Step | None:
-        progress = await SqlJobStore(transaction).progress(job)
+        progress = await JobStore(transaction).progress(job)
         if progress is None and job == REINDEXING_JOB:
             return None
         started = progress or Progress()
@@ -356,7 +355,7 @@ class SessionIndexing:
 
         False, and nothing is written, if another model came into use meanwhile or reindexing was restarted.
         """
-        jobs = SqlJobStore(transaction)
+        jobs = JobStore(transaction)
         if job == REINDEXING_JOB and not await is_reindex_unchanged(jobs, step.started):
             return False
         if written and not await self._has_models(transaction, step, written):
@@ -381,7 +380,7 @@ class SessionIndexing:
 
 async def _long_log(transaction: Transaction) -> int | None:
     """Return the end of a log that was never indexed and takes more than one step; None for any other."""
-    progress = await SqlJobStore(transaction).progress(INDEXING_JOB)
+    progress = await JobStore(transaction).progress(INDEXING_JOB)
     last = await SqlEventStore(transaction).last_seq()
     is_new = progress is None or not progress.cursor
     return last if is_new and last > EVENT_BATCH_SIZE else None

@@ -18,9 +18,9 @@ from weftline.indexing.model_migration import models_in_use
 from weftline.indexing.sql import CollectionStore
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import DAY_MICROS
+from weftline.kernel.job_store import JobStore
 from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import tenants_to_embed
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class VectorBackfill:
             model, *_ = known_models_to_fill(listed, self._embeddings.models())
             for collection in await lease.read(lambda tx: CollectionStore(tx).names()):
                 await self._fill(lease, collection, model)
-        await lease.write(lambda tx: SqlJobStore(tx).finish(BACKFILL, self._runner.now + DAY_MICROS))
+        await lease.write(lambda tx: JobStore(tx).finish(BACKFILL, self._runner.now + DAY_MICROS))
 
     async def _fill(self, lease: Lease, collection: str, model: str) -> None:
         loop, after = asyncio.get_running_loop(), 0
@@ -200,7 +200,7 @@ class SessionVectors:
         return await lease.write(lambda tx: self._add(tx, batch, vectors))
 
     async def _next(self, transaction: Transaction) -> _Batch | None:
-        backlog = VectorBacklog.of(await SqlJobStore(transaction).progress(EMBEDDING_JOB))
+        backlog = VectorBacklog.of(await JobStore(transaction).progress(EMBEDDING_JOB))
         if backlog.next is None:
             return None
         collection, first = backlog.next
@@ -240,7 +240,7 @@ class SessionVectors:
 
     async def _add(self, transaction: Transaction, batch: _Batch, vectors: Mapping[int, bytes]) -> bool:
         """Add vectors and advance in one transaction, unless another model serves by now; return whether more wait."""
-        jobs, collections = SqlJobStore(transaction), CollectionStore(transaction)
+        jobs, collections = JobStore(transaction), CollectionStore(transaction)
         backlog = await VectorBacklog.held(jobs)
         models = TenantModelStore(transaction)
         serving, *_ = await models_in_use(models, self._embeddings.models(), self._runner.now)

@@ -14,10 +14,10 @@ from weftline.kernel.identity import system_actor
 from weftline.kernel.thread_pools import CALLER, short_turns
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.unit_of_work import SystemTransactions
-from weftline.storage.sql.windows import SqlWindowStore
 from weftline.windows.checkpoints import Autosaves
 from weftline.windows.compaction.facts.extraction import WindowReader
 from weftline.windows.service import Windows
+from weftline.windows.sql import WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +124,7 @@ class WindowAutosave:
     async def run(self, tenant: str) -> bool:
         """Save the windows that have waited longest; return whether there may be more."""
         before = self.due_before
-        unsaved = await self._database.read(Scope(tenant), lambda tx: SqlWindowStore(tx).unsaved(before, _BATCH))
+        unsaved = await self._database.read(Scope(tenant), lambda tx: WindowStore(tx).unsaved(before, _BATCH))
         done = [
             await attempt(AUTOSAVE, self._save(tenant, window), tenant=tenant, line=window.line_id)
             for window in unsaved

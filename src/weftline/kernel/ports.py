@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -44,47 +44,6 @@ class Cooperative(Protocol):
     """Lets long work inside a transaction yield to other work of the same thread."""
 
     async def yield_to_loop(self) -> None: ...
-
-
-class Progress(NamedTuple):
-    """How far a job got (``cursor``, empty at its beginning), and what it did on the way (``done``)."""
-
-    cursor: str = ""
-    done: str = ""
-
-
-class JobStore(Protocol):
-    """The jobs of a tenant. Until its lease ends, only the holder of a job may continue it."""
-
-    async def claim(self, job: str, holder: str, now: int, until: int, *, due_by: int) -> Progress | None:
-        """Take the lease of a job that is due by then and return its progress; None if it is not due or leased."""
-        ...
-
-    async def renew(self, job: str, holder: str, until: int) -> Progress | None:
-        """Extend a lease and lock the job until the transaction ends; return its progress, None if it is lost."""
-        ...
-
-    async def progress(self, job: str) -> Progress | None:
-        """Return the progress of a job, leased or not; None if it was never claimed."""
-        ...
-
-    async def held(self, job: str) -> Progress:
-        """Return the progress of a job, leased or not, locked until the transaction ends; created unless it exists."""
-        ...
-
-    async def save(self, job: str, progress: Progress) -> None: ...
-
-    async def release(self, job: str, due_at: int) -> None:
-        """End a lease; the job resumes from its progress when it is due."""
-        ...
-
-    async def finish(self, job: str, due_at: int) -> None:
-        """End a lease and reset the progress: the job starts over when it is due."""
-        ...
-
-    async def drop(self, job: str) -> None:
-        """Delete a job that is not repeated."""
-        ...
 
 
 class ValueCache(Protocol):

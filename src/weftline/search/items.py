@@ -7,12 +7,13 @@ written again has a new version.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from weftline.access.model import AgentNotFound
 from weftline.history.model import BranchNotFound, trunk_of
+from weftline.indexing.collections import WindowPlace
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.identity import principal_of
 from weftline.records.record_ids import VersionId
@@ -34,32 +35,16 @@ if TYPE_CHECKING:
 # Messages are immutable.
 MESSAGE_VERSION = 1
 _VERSION_BITS = 32
-_PLACE_SEPARATOR = ":"
-
-
-class WindowPlace(NamedTuple):
-    """The window of an agent in a session, as a place of a collection."""
-
-    session_id: str
-    agent_id: str
-
-    def __str__(self) -> str:
-        return f"{self.session_id}{_PLACE_SEPARATOR}{self.agent_id}"
-
-    @classmethod
-    def parse(cls, place: str) -> WindowPlace:
-        session_id, _, agent_id = place.partition(_PLACE_SEPARATOR)
-        return cls(session_id, agent_id)
 
 
 def is_window(line_id: str) -> bool:
     """Return whether a line is that of a window."""
-    return line_id.startswith(f"{WINDOW_PREFIX}{_PLACE_SEPARATOR}")
+    return line_id.startswith(f"{WINDOW_PREFIX}:")
 
 
 def window_place(line_id: str) -> str:
     """Return the place of a window's line, whatever its branch."""
-    return trunk_of(line_id).removeprefix(f"{WINDOW_PREFIX}{_PLACE_SEPARATOR}")
+    return trunk_of(line_id).removeprefix(f"{WINDOW_PREFIX}:")
 
 
 def version_of(entry: Entry | MemoryEntry | VersionId) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.history.line_kinds import line_of
-from weftline.indexing.collections import Chunk, MemoryKey, key_of_item
+from weftline.indexing.collections import Chunk, MemoryKey, WindowPlace, key_of_item
 from weftline.knowledge.documents import decode_text
 from weftline.records.item_refs import DocumentName, document_uri
 from weftline.records.model import ContextSourceRef
@@ -22,7 +22,6 @@ from weftline.records.selectors import passage_digest
 from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.safety.trust.model import Trust, TrustLabel, default_trust
 from weftline.search.items import (
-    WindowPlace,
     event_numbered,
     events_by_number,
     is_held_from,
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from weftline.search.pulled_memory import PulledMemory
     from weftline.search.scope import RequestedScope
     from weftline.sessions.messages.model import Message
-    from weftline.state.agent_context.store import PinnedContext
+    from weftline.state.agent_context.sql import PinnedContext
     from weftline.windows.model import WindowEvent
 
 

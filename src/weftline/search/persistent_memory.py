@@ -31,7 +31,7 @@ from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.memory_version import MemoryVersion
 from weftline.state.agent_context.model import ContextLine, EntryAddress, readable_memory_owners
 from weftline.state.agent_context.service import Contexts
-from weftline.state.board.model import EntryStore
+from weftline.state.board.sql import EntryStore
 from weftline.state.memory.sql import MemoryStore
 from weftline.windows.service import Windows
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from weftline.history.model import Version
     from weftline.search.scope import RequestedScope
-    from weftline.state.agent_context.store import PinnedContext
+    from weftline.state.agent_context.sql import PinnedContext
     from weftline.state.agent_context.views import PersistedEntry
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from weftline.search.persistent_memory import SearchStores
     from weftline.search.scope import RequestedScope
     from weftline.search.session_item_text import ItemText
-    from weftline.state.agent_context.store import PinnedContext
+    from weftline.state.agent_context.sql import PinnedContext
     from weftline.state.agent_context.views import PersistedEntry
 
 # Texts that one search embeds, and how long it waits for that: the others are found by their words until the next

@@ -9,8 +9,8 @@ from weftline.access.grants import check_highest_clearance
 from weftline.indexing.collections import MEMORY, SESSIONS, WINDOWS
 from weftline.indexing.embeddings import Embeddings, TenantModelStore, semantic_search_off
 from weftline.kernel.identity import Permission
+from weftline.kernel.job_store import JobStore
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
-from weftline.kernel.ports import JobStore
 from weftline.knowledge.domain_operations import DomainView, Reembed, start_reindex
 from weftline.search.session_cursor import REINDEXING_JOB, ReindexRange, remaining_events, start_session_reindex
 from weftline.sessions.events.model import EventStore

@@ -25,7 +25,7 @@ from weftline.search.persistent_memory import item_of_entry, readable_places
 from weftline.sessions.model import find_session
 from weftline.state.agent_context.memory_version import MemoryVersion
 from weftline.state.agent_context.model import ContextLine, unknown_owner
-from weftline.state.agent_context.store import PinnedContext
+from weftline.state.agent_context.sql import PinnedContext
 from weftline.state.memory.model import KeyRange, MemoryScope
 
 if TYPE_CHECKING:

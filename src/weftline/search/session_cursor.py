@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weftline.history.line_kinds import line_of, session_of
-from weftline.indexing.collections import MEMORY, SOURCES, WINDOWS, MemoryKey, Source, domain_collection, item_of_key
+from weftline.indexing.collections import (
+    MEMORY,
+    SOURCES,
+    WINDOWS,
+    MemoryKey,
+    Source,
+    WindowPlace,
+    domain_collection,
+    item_of_key,
+)
 from weftline.kernel.identity import PRINCIPAL, TEAM
-from weftline.kernel.ports import Progress
+from weftline.kernel.job_store import Progress
 from weftline.records.record_ids import MessageItemId, VersionId
-from weftline.search.items import MESSAGE_VERSION, WindowPlace, is_window, version_of, window_place
+from weftline.search.items import MESSAGE_VERSION, is_window, version_of, window_place
 from weftline.search.persistent_memory import is_persistent, item_of_entry, memory_place, own_place
 from weftline.sessions.events.model import EventFilter
 from weftline.state.agent_context.model import ContextLine, EntryAddress
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
 
     from weftline.kernel.events import StoredEvent
     from weftline.kernel.identity import Actor
-    from weftline.kernel.ports import JobStore
+    from weftline.kernel.job_store import JobStore
     from weftline.search.scope import RequestedScope
 
 

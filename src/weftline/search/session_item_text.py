@@ -20,6 +20,7 @@ from weftline.indexing.collections import (
     ChunkOwner,
     MemoryKey,
     NewChunk,
+    WindowPlace,
     embedded_text,
     key_of_item,
 )
@@ -35,7 +36,6 @@ from weftline.records.record_ids import MessageItemId, VersionId, is_number
 from weftline.records.sql import RecordStore
 from weftline.search.items import (
     MESSAGE_VERSION,
-    WindowPlace,
     event_numbered,
     is_searchable,
     speaker_of_event,
@@ -52,12 +52,12 @@ from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.memory_version import MemoryVersion
 from weftline.state.agent_context.service import Contexts
-from weftline.state.board.model import EntryStore
+from weftline.state.board.sql import EntryStore
 from weftline.state.memory.model import KeyRange, MemoryScope
 from weftline.state.memory.sql import MemoryStore
 from weftline.windows.line_events import apply_redactions, events_of_line
 from weftline.windows.model import window_line
-from weftline.windows.store import EventCache
+from weftline.windows.sql import EventCache
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

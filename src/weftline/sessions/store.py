@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
+
+from weftline.kernel.transaction import SqlStore
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
@@ -14,6 +18,13 @@ if TYPE_CHECKING:
     from weftline.sessions.model import Session
 
 
+_PUT_CONVENTIONS = """
+INSERT INTO conventions (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, name) DO UPDATE SET
+    definition = excluded.definition, updated_by = excluded.updated_by, updated_at = excluded.updated_at
+"""
+
+
 class SessionCursor(NamedTuple):
     """The last session of a page."""
 
@@ -21,14 +32,23 @@ class SessionCursor(NamedTuple):
     session_id: str
 
 
-class ConventionStore(Protocol):
+class ConventionStore(SqlStore):
     """A tenant's key conventions, by name."""
 
-    async def get(self, name: str) -> dict[str, Any] | None: ...
+    async def get(self, name: str) -> dict[str, Any] | None:
+        row = await self._tx.one(
+            "SELECT definition FROM conventions WHERE tenant = $1 AND name = $2", self._tx.tenant, name
+        )
+        return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
 
-    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None: ...
+    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None:
+        await self._tx.run(
+            _PUT_CONVENTIONS, self._tx.tenant, name, msgspec.json.encode(definition).decode(), updated_by, at
+        )
 
-    async def names(self) -> Sequence[str]: ...
+    async def names(self) -> Sequence[str]:
+        rows = await self._tx.all("SELECT name FROM conventions WHERE tenant = $1 ORDER BY name", self._tx.tenant)
+        return [row[0] for row in rows]
 
 
 class SessionStore(Protocol):

@@ -50,7 +50,7 @@ from weftline.windows.line_events import redacted_keys
 from weftline.windows.model import copy_of, is_content
 from weftline.windows.operations import WRITE_ERRORS, read_operation, write_operation
 from weftline.windows.service import Windows, no_window
-from weftline.windows.store import WindowStore
+from weftline.windows.sql import WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from weftline.kernel.events import NewEvent
     from weftline.sessions.model import Session
     from weftline.windows.model import Window, WindowSettings
-    from weftline.windows.store import IndexedCheckpoint
+    from weftline.windows.sql import IndexedCheckpoint
 
 
 _PAGE = 200

@@ -22,7 +22,7 @@ from weftline.windows.model import (
     is_content,
     message_tokens,
 )
-from weftline.windows.store import LineEvents
+from weftline.windows.sql import LineEvents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weftline.records.schemas import Redaction
     from weftline.records.sql import RecordStore
     from weftline.windows.model import WindowEvent
-    from weftline.windows.store import EventCache
+    from weftline.windows.sql import EventCache
 
 
 _PAGE = 1_000

@@ -52,7 +52,7 @@ from weftline.windows.model import (
     session_of,
     window_line,
 )
-from weftline.windows.store import CompactionQueue, EventCache, WindowStore
+from weftline.windows.sql import CompactionQueue, EventCache, WindowStore
 from weftline.windows.window_writer import WindowWriter
 
 if TYPE_CHECKING:

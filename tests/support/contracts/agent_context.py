@@ -7,7 +7,7 @@ from msgspec import structs
 from support.contracts.stores import ContractStores
 from weftline.history.composite_lines import PartVersion
 from weftline.history.model import SYSTEM, Change, ChangeKind, ChangeMeta, Commit, Head, Point, blob_hash
-from weftline.state.agent_context.store import PinnedContext
+from weftline.state.agent_context.sql import PinnedContext
 
 MAIN = "context:planner"
 BRANCH = "context:planner@try"
@@ -55,8 +55,8 @@ class SnapshotStoreContract:
                 head = await stores.lines.append(head, _commit(head, seq, keys), weight=0, next_expiry_at=None)
             parts.append(PartVersion(line_id, 2, ""))
         await stores.snapshots.put(HELD, parts)
-        assert await stores.snapshots.states([]) == []
-        found = await stores.snapshots.states(parts)
+        assert await stores.snapshots.states([], stores.lines) == []
+        found = await stores.snapshots.states(parts, stores.lines)
         assert {tuple(sorted((each.change.key, each.seq) for each in state)) for state in found} == {
             (("a", 2), ("b", 1))
         }

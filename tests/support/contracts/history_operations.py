@@ -9,7 +9,7 @@ from weftline.history.model import Tag
 from weftline.history.retention_rules import Pruning, StoredRule
 from weftline.history.reviews import ConflictHashes, Review, ReviewState
 from weftline.history.store import Rule, SnapshotPosition
-from weftline.kernel.ports import Progress
+from weftline.kernel.job_store import Progress
 
 LINE, SOURCE = "board:s1", "board:s1@try"
 REVIEW = Review(

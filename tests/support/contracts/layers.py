@@ -15,8 +15,8 @@ from weftline.history.model import Author, Change, ChangeKind, ChangeMeta, Commi
 from weftline.history.store import Pin
 from weftline.kernel.errors import Forbidden, SelfModification
 from weftline.kernel.identity import Permission, PrincipalKind
-from weftline.state.agent_context.permissions import CriticalEdit
-from weftline.state.layers.service import LayerPin
+from weftline.state.agent_context.sql import CriticalEdit
+from weftline.state.layers.sql import LayerPin
 
 TENANT, TEAM, DEFINITION = "layer:tenant", "layer:team:a", "agent:planner"
 HASH = "ab" * 32

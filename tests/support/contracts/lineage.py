@@ -7,7 +7,7 @@ from msgspec import structs
 from support.contracts.history import commit, write, written
 from support.contracts.records import stored_record
 from support.contracts.stores import ContractStores
-from weftline.exchange.lineage import Derivation, DerivedSummary, SentPrompt
+from weftline.exchange.lineage_sql import Derivation, DerivedSummary, SentPrompt
 from weftline.history.model import ChangeMeta, blob_hash
 from weftline.prompts.assembly.receipts import ReceiptBlock
 from weftline.records.item_refs import item_hash

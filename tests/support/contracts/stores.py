@@ -8,7 +8,7 @@ from weftline.access.audit import AuditStore
 from weftline.access.model import LineKeys
 from weftline.access.sql import AccessStore, PlanStore
 from weftline.access.teams import TeamStore
-from weftline.exchange.lineage import LineageStore
+from weftline.exchange.lineage_sql import LineageStore
 from weftline.exchange.transfer.policies import PolicyStore
 from weftline.history.object_storage import ObjectIndex
 from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
@@ -20,7 +20,7 @@ from weftline.indexing.sql import CollectionStore
 from weftline.insight.alerts.sql import AlertStore
 from weftline.insight.metrics import MetricHistoryStore
 from weftline.kernel.events import Outbox
-from weftline.kernel.ports import JobStore
+from weftline.kernel.job_store import JobStore
 from weftline.knowledge.source_store import SourceStore
 from weftline.knowledge.sql import DocumentStore, DomainStore
 from weftline.models.sql import BudgetStore, TokenFactorStore, UsageStore
@@ -34,13 +34,12 @@ from weftline.sessions.events.webhooks import WebhookStore
 from weftline.sessions.messages.sql import InboxStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.store import ConventionStore, SessionStore
-from weftline.state.agent_context.permissions import CriticalEditStore
-from weftline.state.agent_context.store import SnapshotStore
-from weftline.state.board.model import EntryStore
-from weftline.state.layers.service import LayerStore
+from weftline.state.agent_context.sql import CriticalEditStore, SnapshotStore
+from weftline.state.board.sql import EntryStore
+from weftline.state.layers.sql import LayerStore
 from weftline.state.memory.sql import MemoryStore
 from weftline.windows.compaction.sql import CompactionStore
-from weftline.windows.store import WindowStore
+from weftline.windows.sql import WindowStore
 
 
 class ContractStores(Protocol):

@@ -20,6 +20,7 @@ from weftline.insight.alerts.sql import AlertStore
 from weftline.jobs.runner import attempt
 from weftline.kernel.events import TENANT_SUBJECT
 from weftline.kernel.identity import ANYONE, system_actor
+from weftline.kernel.job_store import JobStore
 from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.knowledge.domains import cleared_for, domain_event
 from weftline.knowledge.sql import DomainStore
@@ -31,7 +32,6 @@ from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView, PgvectorView
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
@@ -501,7 +501,7 @@ async def _index_again(collection: str, transaction: Transaction, outbox: Outbox
     """Start to index the stored texts of a collection again."""
     name = collection_domain(collection)
     if name is None:
-        jobs = SqlJobStore(transaction)
+        jobs = JobStore(transaction)
         # What is being indexed again for another reason goes on.
         running = await jobs.progress(REINDEXING_JOB)
         known = (None if running is None else IndexCursor.of(running).reindex) or ReindexRange(0, 0)

@@ -14,13 +14,13 @@ from weftline.indexing.sql import CollectionStore
 from weftline.jobs.runner import attempt
 from weftline.jobs.session_indexing import INDEX
 from weftline.jobs.vectors import EMBED
+from weftline.kernel.job_store import JobStore
 from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 from weftline.search.persistent_memory import PendingEvents
 from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog, changed_memory, pending_source
 from weftline.search_index.paths import remove_unknown
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.events import SqlEventStore
-from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import indexed_up_to, is_indexed, unindexed_events
 from weftline.storage.sql.tenants import tenant_names
 
@@ -152,7 +152,7 @@ class IndexLag:
     async def _by_words(self, actor: Actor, sources: Collection[Source]) -> dict[str, int]:
         """Return the caller's last chunk without a vector of each collection of these sources that has one."""
         searched = {SOURCES[source].collection for source in sources}
-        backlog = VectorBacklog.of(await SqlJobStore(self._transaction).progress(EMBEDDING_JOB))
+        backlog = VectorBacklog.of(await JobStore(self._transaction).progress(EMBEDDING_JOB))
         own = backlog.own.get(actor.principal_id, {})
         return {collection: number for collection, number in own.items() if collection in searched}
 
@@ -302,7 +302,7 @@ class BoundedIndexWait:
             self._late.popitem(last=False)
 
     async def _vector_backlog(self, tenant: str) -> VectorBacklog:
-        progress = await self._database.read(Scope(tenant), lambda tx: SqlJobStore(tx).progress(EMBEDDING_JOB))
+        progress = await self._database.read(Scope(tenant), lambda tx: JobStore(tx).progress(EMBEDDING_JOB))
         return VectorBacklog.of(progress)
 
     async def _indexed_up_to(self, tenant: str) -> int:

@@ -65,7 +65,7 @@ from weftline.sessions.model import find_session
 from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.model import DEFINITION
 from weftline.state.agent_context.service import ContextAt
-from weftline.state.agent_context.store import SnapshotStore
+from weftline.state.agent_context.sql import SnapshotStore
 from weftline.windows.model import is_content
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from weftline.records.refs import content_digest
 from weftline.records.sql import RecordStore
 from weftline.safety.redaction import Masker
 from weftline.sessions.messages.store import MessageStore
-from weftline.state.board.model import EntryStore
+from weftline.state.board.sql import EntryStore
 from weftline.state.memory.model import scope_of
 from weftline.state.memory.sql import MemoryStore
 from weftline.windows.line_events import REMOVED, redact_event

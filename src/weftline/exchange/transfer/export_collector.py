@@ -57,7 +57,7 @@ from weftline.sessions.messages.transcript import Transcripts
 from weftline.sessions.recorder import referenced_item_ids
 from weftline.state.board.board_view import KeyVersion, VersionAcl
 from weftline.windows.model import PREFIX, agent_of, content_key, decode_event, encode_whole_event
-from weftline.windows.store import WindowStore
+from weftline.windows.sql import WindowStore
 from weftline.windows.window_writer import visible_versions
 
 if TYPE_CHECKING:

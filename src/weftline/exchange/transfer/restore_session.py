@@ -45,8 +45,8 @@ from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import RecordExists
 from weftline.sessions.store import SessionStore
 from weftline.state.board.board_writer import change_of
-from weftline.state.board.model import EntryStore
-from weftline.windows.store import WindowStore
+from weftline.state.board.sql import EntryStore
+from weftline.windows.sql import WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence

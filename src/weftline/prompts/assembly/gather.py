@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from weftline.safety.trust.model import TrustPolicy
     from weftline.search.passages import ChunkPassage
     from weftline.state.agent_context.permissions import CriticalUpdate
-    from weftline.state.agent_context.store import PinnedContext
+    from weftline.state.agent_context.sql import PinnedContext
     from weftline.state.board.model import EntryWithValue
     from weftline.state.layers.model import Layer
     from weftline.windows.compaction.sql import AppliedCompaction

@@ -26,7 +26,7 @@ from weftline.search.results import PendingItems, pending_items
 from weftline.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weftline.search.scope import RequestedScope
 from weftline.search.task_queries import Turn, continued_query, is_empty, task_queries
-from weftline.state.agent_context.store import PinnedContext
+from weftline.state.agent_context.sql import PinnedContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 import msgspec
 from msgspec import structs
 
+from weftline.indexing.collections import WindowPlace
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.fair_queue import FairSlots
@@ -92,7 +93,6 @@ from weftline.prompts.tools.registry import SelectionRequest, ToolSelector
 from weftline.records.model import ContextSummary
 from weftline.safety.trust.model import INJECTION, Trust, TrustLabel
 from weftline.safety.trust.scanner import ContentScanner, detection_event
-from weftline.search.items import WindowPlace
 from weftline.search.model import RankingWeights
 from weftline.search.retriever import Retriever
 from weftline.sessions.model import find_session

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from weftline.models.language_models.content import ConversationMessage, ToolDefinition
     from weftline.prompts.assembly.receipts import PlannedBlock
-    from weftline.state.agent_context.store import PinnedContext
+    from weftline.state.agent_context.sql import PinnedContext
     from weftline.state.layers.model import Layer
 
 

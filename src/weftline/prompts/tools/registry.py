@@ -13,7 +13,8 @@ from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.identity import Actor, PrincipalKind
-from weftline.kernel.ports import JobStore, Transactions
+from weftline.kernel.job_store import JobStore
+from weftline.kernel.ports import Transactions
 from weftline.prompts.tools.catalogue import RankedTool, ToolCatalogue
 from weftline.prompts.tools.model import (
     LOADED,

@@ -25,8 +25,6 @@ from weftline.safety.trust.gate import GATE_ERRORS
 from weftline.state.agent_context.model import DEFINITION, ContextLine, NewValue, inline
 from weftline.state.agent_context.permissions import (
     EDITOR_CLEARANCE,
-    CriticalEdit,
-    CriticalEditStore,
     check_editor,
     check_may_define,
     find_agent,
@@ -35,6 +33,7 @@ from weftline.state.agent_context.permissions import (
 )
 from weftline.state.agent_context.service import Contexts, OpenPart
 from weftline.state.agent_context.settings import check_config
+from weftline.state.agent_context.sql import CriticalEdit, CriticalEditStore
 from weftline.state.agent_context.views import AgentDefinition, count_changes, definition_at
 
 _MAX_BYTES = 262_144

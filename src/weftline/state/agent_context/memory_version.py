@@ -20,7 +20,7 @@ from weftline.state.agent_context.model import (
     retention_cutoff,
 )
 from weftline.state.agent_context.service import ContextAt, Contexts
-from weftline.state.agent_context.store import UNSEEN, PinnedContext
+from weftline.state.agent_context.sql import UNSEEN, PinnedContext
 from weftline.state.agent_context.views import PersistedEntry, entries_of
 
 if TYPE_CHECKING:

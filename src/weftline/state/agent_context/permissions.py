@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from weftline.access.grants import check_clearance, check_may_edit, check_supervisor, may_read_as_admin
 from weftline.access.model import AgentNotFound
@@ -17,12 +15,13 @@ from weftline.kernel.operation import Response
 from weftline.state.agent_context.model import DEFINITION, ContextLine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from weftline.access.model import Principal
     from weftline.access.sql import AccessStore
     from weftline.history.composite_lines import PartVersion
     from weftline.kernel.identity import Actor
+    from weftline.state.agent_context.sql import CriticalEdit
 
 
 EDITOR_CLEARANCE = 3
@@ -142,15 +141,6 @@ def check_own(actor: Actor, agent_id: str | None) -> None:
 # Critical updates: edits of an agent's definition or layers that it must pull. Content is never part of them.
 
 
-class CriticalEdit(msgspec.Struct, frozen=True):
-    """A version of a line that its author marked as critical."""
-
-    line_id: str
-    version: int
-    author: str
-    marked_at: int
-
-
 class CriticalChange(Response):
     """A critical version that is newer than the pinned one: of which line, by whom and when."""
 
@@ -184,15 +174,3 @@ class CriticalUpdate(Response):
             for each in self.changes
         )
         return f"Critical update: {edits}. Call pull_context to get it before you continue."
-
-
-class CriticalEditStore(Protocol):
-    """Critical edits of a tenant's lines."""
-
-    async def mark(self, edit: CriticalEdit) -> None:
-        """Mark a version; marking it again changes nothing."""
-        ...
-
-    async def newer_than(self, versions: Sequence[PartVersion]) -> Sequence[CriticalEdit]:
-        """Return the newest critical edit of each line after these versions."""
-        ...

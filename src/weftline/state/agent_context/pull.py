@@ -40,7 +40,7 @@ from weftline.state.agent_context.model import (
 from weftline.state.agent_context.permissions import CriticalUpdate, check_own
 from weftline.state.agent_context.push import Branch, EntryKey, OfWorkflow, OwnAgentId, is_known_context
 from weftline.state.agent_context.service import ContextAt, Contexts, OpenContext
-from weftline.state.agent_context.store import PinnedContext
+from weftline.state.agent_context.sql import PinnedContext
 from weftline.state.agent_context.views import (
     AgentDefinition,
     ContextEntry,
@@ -359,7 +359,7 @@ async def _changes(
     if then is not None and await then.exists():
         found = await changed_entries(contexts.lines, await then.parts(), parts)
     else:
-        entries = await first_entries(contexts.snapshots, parts, _MAX_ENTRIES)
+        entries = await first_entries(contexts.snapshots, contexts.lines, parts, _MAX_ENTRIES)
         found = [EntryDiff(entry.place, None, entry.version) for entry in entries]
     listed = found[:_MAX_ENTRIES]
     return ContextChanges(
@@ -373,7 +373,7 @@ async def _changes(
 async def _pulled(contexts: Contexts, parts: Mapping[str, PartVersion]) -> PulledContext:
     definition = await definition_at(contexts.lines, parts.get(DEFINITION))
     of_memory = {name: at for name, at in parts.items() if name != DEFINITION}
-    held = await first_entries(contexts.snapshots, of_memory, _MAX_ENTRIES)
+    held = await first_entries(contexts.snapshots, contexts.lines, of_memory, _MAX_ENTRIES)
     memory: dict[MemoryTypeName, list[ContextEntry]] = {}
     for entry in await render_entries(held[:_MAX_ENTRIES], contexts.snapshots):
         memory.setdefault(entry.memory_type, []).append(entry)  # type: ignore[arg-type]  # parts have no other names

@@ -44,7 +44,7 @@ from weftline.state.agent_context.model import (
 )
 from weftline.state.agent_context.permissions import check_own
 from weftline.state.agent_context.service import ContextAt, Contexts, OpenContext
-from weftline.state.agent_context.store import UNSEEN
+from weftline.state.agent_context.sql import UNSEEN
 from weftline.state.agent_context.views import changes_between, count_changes
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from weftline.history.model import Change
     from weftline.history.store import LineStore
     from weftline.state.agent_context.service import OpenPart
-    from weftline.state.agent_context.store import PinnedContext
+    from weftline.state.agent_context.sql import PinnedContext
 
 _MAX_LISTED_CHANGES = 100
 # Larger values are hashed in a thread, to keep the event loop free.

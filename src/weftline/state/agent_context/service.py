@@ -60,7 +60,7 @@ from weftline.state.agent_context.model import (
     retention_cutoff,
     unknown_owner,
 )
-from weftline.state.agent_context.store import SnapshotStore
+from weftline.state.agent_context.sql import SnapshotStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -328,7 +328,7 @@ class OpenContext:
         ending = [
             (part, part.at) for part in await self.parts() if part.at is not None and part.expired_before is not None
         ]
-        states = await self.service.snapshots.states([at for _, at in ending])
+        states = await self.service.snapshots.states([at for _, at in ending], self.service.lines)
         return [
             (part, version)
             for (part, _), state in zip(ending, states, strict=True)

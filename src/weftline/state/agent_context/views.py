@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from weftline.history.model import Change, StoredCommit, Version
     from weftline.history.store import LineStore
-    from weftline.state.agent_context.store import SnapshotStore
+    from weftline.state.agent_context.sql import SnapshotStore
 
 
 # Limit of inlined values; larger entries are read one by one.
@@ -100,14 +100,14 @@ async def entries_of(lines: LineStore, part: str, at: PartVersion) -> list[Persi
 
 
 async def first_entries(
-    snapshots: SnapshotStore, parts: Mapping[str, PartVersion], at_most: int
+    snapshots: SnapshotStore, lines: LineStore, parts: Mapping[str, PartVersion], at_most: int
 ) -> list[PersistedEntry]:
     """Return entries of parts without values, ordered by part and key; stops after ``at_most`` are exceeded."""
     found: list[PersistedEntry] = []
     names = list(parts)
     for start in range(0, len(names), _PART_BATCH):
         some = names[start : start + _PART_BATCH]
-        states = await snapshots.states([parts[name] for name in some])
+        states = await snapshots.states([parts[name] for name in some], lines)
         found += [entry for name, state in zip(some, states, strict=True) for entry in _stored_entries(name, state)]
         if len(found) > at_most:
             break

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from weftline.history.store import LineStore
     from weftline.kernel.identity import Actor
     from weftline.sessions.model import Session
-    from weftline.state.board.model import EntryStore, Patterns
+    from weftline.state.board.model import Patterns
     from weftline.state.board.service import Boards
+    from weftline.state.board.sql import EntryStore
 
 
 # Read ACL of board versions: who may read old, restored, merged and branched versions.
@@ -285,7 +286,7 @@ class BoardView:
     session: Session
     branch: str | None
     now: int
-    entries: EntryStore = field(init=False)
+    entries: EntryStore | BranchEntries = field(init=False)
 
     def __post_init__(self) -> None:
         on_branch = self.branch is not None

@@ -21,7 +21,8 @@ from weftline.sessions.model import Session, find_session, lock_active_session, 
 from weftline.sessions.store import SessionStore
 from weftline.state.board.board_view import BoardView
 from weftline.state.board.board_writer import BoardWriter
-from weftline.state.board.model import EntryObserver, EntryStore, ReadTally
+from weftline.state.board.model import EntryObserver, ReadTally
+from weftline.state.board.sql import EntryStore
 
 if TYPE_CHECKING:
     from weftline.history.model import Head

@@ -52,7 +52,8 @@ from weftline.state.layers.history_backend import may_read_layer, may_read_layer
 from weftline.state.layers.model import LayerName, LayerViolation, line_of, team_layer, team_of
 from weftline.state.layers.operations import check_reader
 from weftline.state.layers.rules import RuleLoader
-from weftline.state.layers.service import LayerStore, readable_teams
+from weftline.state.layers.service import readable_teams
+from weftline.state.layers.sql import LayerStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

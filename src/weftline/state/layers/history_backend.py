@@ -43,7 +43,7 @@ from weftline.state.layers.model import (
     name_of,
     team_of,
 )
-from weftline.state.layers.service import LayerStore
+from weftline.state.layers.sql import LayerStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

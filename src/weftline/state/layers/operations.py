@@ -24,8 +24,9 @@ from weftline.safety.guardrails.rules import GuardrailDefinitions, compile_guard
 from weftline.safety.trust.gate import GATE_ERRORS
 from weftline.safety.trust.model import DEFAULT_POLICY, TrustPolicy
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
-from weftline.state.agent_context.permissions import CriticalEdit, CriticalEditStore, CriticalUpdate
+from weftline.state.agent_context.permissions import CriticalUpdate
 from weftline.state.agent_context.settings import AlertSettings, CompactionSettings, ProxySettings
+from weftline.state.agent_context.sql import CriticalEdit, CriticalEditStore
 from weftline.state.layers.history_backend import LayerLines, forbid_agents, may_read_layer, may_read_layers
 from weftline.state.layers.model import (
     ALERTS,
@@ -44,12 +45,13 @@ from weftline.state.layers.model import (
     line_of,
     team_of,
 )
-from weftline.state.layers.service import Layers, LayerStore
+from weftline.state.layers.service import Layers
+from weftline.state.layers.sql import LayerStore
 
 if TYPE_CHECKING:
     from weftline.state.layers.history_backend import LockedLayer
     from weftline.state.layers.model import Layer
-    from weftline.state.layers.service import ListedLayer
+    from weftline.state.layers.sql import ListedLayer
 
 _operation = partial(operation, tool="context_layers")
 

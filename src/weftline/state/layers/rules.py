@@ -33,7 +33,8 @@ from weftline.state.layers.model import (
     name_of,
     team_layer,
 )
-from weftline.state.layers.service import LayerStore, verified_state
+from weftline.state.layers.service import verified_state
+from weftline.state.layers.sql import LayerStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -20,13 +20,8 @@ from weftline.sessions.model import lock_active_session
 from weftline.sessions.store import SessionStore
 from weftline.sessions.team_operations import may_see
 from weftline.state.agent_context.model import DEFINITION, ContextLine
-from weftline.state.agent_context.permissions import (
-    CriticalChange,
-    CriticalEditStore,
-    CriticalUpdate,
-    find_agent,
-    find_readable,
-)
+from weftline.state.agent_context.permissions import CriticalChange, CriticalUpdate, find_agent, find_readable
+from weftline.state.agent_context.sql import CriticalEditStore
 from weftline.state.agent_context.views import definition_of, persona_text
 from weftline.state.layers.model import (
     PERSONA,
@@ -44,6 +39,7 @@ from weftline.state.layers.model import (
     team_of,
 )
 from weftline.state.layers.prefix import sanitise
+from weftline.state.layers.sql import LayerPin, LayerStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,46 +50,6 @@ if TYPE_CHECKING:
 
 
 # Storage ports of layers: their names, and the versions pinned in sessions.
-
-
-class LayerPin(msgspec.Struct, frozen=True):
-    """The layer versions that an agent's prompts have in a session, lowest level first; they move together."""
-
-    session_id: str
-    principal_id: str
-    versions: tuple[PartVersion, ...]
-    pinned_at: int
-
-
-class ListedLayer(NamedTuple):
-    """A layer that has been defined: its version, size, and the last commit."""
-
-    name: str
-    version: int
-    hash: bytes
-    size: int
-    author: str
-    committed_at: int
-
-
-class LayerStore(Protocol):
-    """Layers of a tenant."""
-
-    async def add(self, name: str) -> None:
-        """Add the name of a layer, if it is new."""
-        ...
-
-    async def remove(self, name: str) -> None: ...
-
-    async def page(self, after: str, limit: int) -> Sequence[ListedLayer]:
-        """Return the next layers, by name."""
-        ...
-
-    async def find_pin(self, session_id: str, principal_id: str) -> LayerPin | None: ...
-
-    async def put_pin(self, pin: LayerPin) -> None:
-        """Pin versions in place of the previous ones, and keep them from being pruned."""
-        ...
 
 
 class LayerTexts(ValueCache, Protocol):

@@ -24,20 +24,7 @@ from weftline.history.model import (
 )
 from weftline.history.sql import erase_reviews, note_branch_gone
 from weftline.history.store import Pin
-from weftline.kernel.packed_text import unpack
-from weftline.kernel.transaction import BATCH_SIZE, batches
-from weftline.storage.sql.erasure import check_line_is_gone, defer_line
-from weftline.storage.sql.history_verify import find_damage
-from weftline.storage.sql.layers import SignedLists
-from weftline.storage.sql.line_signatures import (
-    LineSignatures,
-    check_edit,
-    check_may_branch,
-    check_not_signed,
-    tampered_base,
-)
-from weftline.storage.sql.lineage import add_derivations
-from weftline.storage.sql.pruning import (
+from weftline.history.value_pruning import (
     copied_keys,
     delete_automatic_tags,
     originals,
@@ -47,7 +34,7 @@ from weftline.storage.sql.pruning import (
     seals,
     unseal,
 )
-from weftline.storage.sql.version_lookup import (
+from weftline.history.version_lookup import (
     ALL_KEYS,
     CHANGE,
     COMMIT,
@@ -58,6 +45,19 @@ from weftline.storage.sql.version_lookup import (
     versions_at,
     versions_numbered,
     versions_of,
+)
+from weftline.kernel.packed_text import unpack
+from weftline.kernel.transaction import BATCH_SIZE, batches
+from weftline.records.sql import add_derivations
+from weftline.state.layers.sql import SignedLists
+from weftline.storage.sql.erasure import check_line_is_gone, defer_line
+from weftline.storage.sql.history_verify import find_damage
+from weftline.storage.sql.line_signatures import (
+    LineSignatures,
+    check_edit,
+    check_may_branch,
+    check_not_signed,
+    tampered_base,
 )
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.kernel.job_store import JobStore
 from weftline.kernel.transaction import SqlStore
 from weftline.search.session_cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor
-from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from weftline.kernel.transaction import Transaction
@@ -107,7 +107,7 @@ class SqlLogRetention(SqlStore):
         row = await self._tx.one(_NEXT_OF_WEBHOOKS, self._tenant)
         needed = [each for each in row or () if each is not None]
         if indexing:
-            jobs = SqlJobStore(self._tx)
+            jobs = JobStore(self._tx)
             progress, reindexing = await jobs.progress(INDEXING_JOB), await jobs.progress(REINDEXING_JOB)
             needed.append(0 if progress is None else IndexCursor.of(progress).seq + 1)
             # It reads the log backwards.

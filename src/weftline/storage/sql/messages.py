@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from weftline.kernel.transaction import SqlStore, batches, placeholders
+from weftline.records.sql import add_derivations
 from weftline.safety.trust.model import decode_label, encode_label
 from weftline.sessions.messages.model import (
     DIRECT,
@@ -19,7 +20,6 @@ from weftline.sessions.messages.model import (
     audience_for,
     listed_audiences,
 )
-from weftline.storage.sql.lineage import add_derivations
 from weftline.storage.sql.session_index import remove_message_from_index
 
 if TYPE_CHECKING:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.indexing.collections import LOCK_ORDER, MEMORY, SESSIONS, WINDOWS, MemoryKey
+from weftline.indexing.collections import LOCK_ORDER, MEMORY, SESSIONS, MemoryKey
 from weftline.indexing.sql import CollectionStore
-from weftline.kernel.ports import Progress
-from weftline.search.items import WindowPlace
+from weftline.kernel.job_store import JobStore, Progress
 from weftline.search.session_cursor import EMBEDDING_JOB, INDEXING_JOB, REINDEXING_JOB, IndexCursor, pending_events
 from weftline.storage.sql.events import SqlEventStore
-from weftline.storage.sql.jobs import SqlJobStore
+from weftline.windows.sql import remove_window_from_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,12 +99,6 @@ async def _remove_windows(transaction: Transaction, session_id: str) -> None:
         await remove_window_from_index(transaction, session_id, agent_id)
 
 
-async def remove_window_from_index(transaction: Transaction, session_id: str, agent_id: str) -> None:
-    collections = CollectionStore(transaction)
-    await collections.lock(WINDOWS)
-    await collections.remove_place(WINDOWS, str(WindowPlace(session_id, agent_id)))
-
-
 async def _remove_memories(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
     collections = CollectionStore(transaction)
     await collections.lock(MEMORY)
@@ -144,7 +137,7 @@ class UnindexedEvents(NamedTuple):
 
 async def unindexed_events(transaction: Transaction, limit: int, newest: int) -> UnindexedEvents:
     """Return unindexed events of the tenant's log, at most ``limit`` and ``newest``."""
-    jobs, events = SqlJobStore(transaction), SqlEventStore(transaction)
+    jobs, events = JobStore(transaction), SqlEventStore(transaction)
     progress, unindexed_before = await jobs.progress(INDEXING_JOB), await _unindexed_before(jobs)
     last, reached = await events.last_seq(), 0 if progress is None else IndexCursor.of(progress).seq
     new = await events.after(reached, None, limit) if last > reached else []
@@ -155,23 +148,23 @@ async def unindexed_events(transaction: Transaction, limit: int, newest: int) ->
 
 async def indexed_up_to(transaction: Transaction) -> int:
     """Return the number of the last event of the tenant that is indexed, with all before it."""
-    progress = await SqlJobStore(transaction).progress(INDEXING_JOB)
+    progress = await JobStore(transaction).progress(INDEXING_JOB)
     return 0 if progress is None else IndexCursor.of(progress).seq
 
 
 async def is_indexed(transaction: Transaction, last: int) -> bool:
     """Return whether every event of the tenant up to ``last`` is indexed, those before the start of indexing too."""
-    return await indexed_up_to(transaction) >= last and not await _unindexed_before(SqlJobStore(transaction))
+    return await indexed_up_to(transaction) >= last and not await _unindexed_before(JobStore(transaction))
 
 
 async def events_pending(transaction: Transaction) -> int:
     """Return the number of unindexed events of the tenant's log."""
-    jobs = SqlJobStore(transaction)
+    jobs = JobStore(transaction)
     last = await SqlEventStore(transaction).last_seq()
     return pending_events(await jobs.progress(INDEXING_JOB), last) + max(0, await _unindexed_before(jobs) - 1)
 
 
-async def _unindexed_before(jobs: SqlJobStore) -> int:
+async def _unindexed_before(jobs: JobStore) -> int:
     """Return the event before which none is indexed yet; 0 if there is none, or if they are only reindexed."""
     progress = await jobs.progress(REINDEXING_JOB)
     position = IndexCursor() if progress is None else IndexCursor.of(progress)

@@ -9,22 +9,20 @@ import msgspec
 from weftline.access.model import decode_audience, encode_audience
 from weftline.history.line_kinds import SESSION, line_of
 from weftline.history.model import Head, branch_of
-from weftline.indexing.collections import SESSIONS, WINDOWS
+from weftline.indexing.collections import SESSIONS, WINDOWS, WindowPlace
 from weftline.indexing.sql import DeferredDeletions, PendingDeletion, in_json
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
 from weftline.models.sql import FORGET_BATCH_SIZE, UsageStore
-from weftline.records.sql import erase_record_items
+from weftline.records.sql import erase_derivations, erase_record_items
 from weftline.safety.approvals.sql import erase_approvals
-from weftline.search.items import WindowPlace
 from weftline.sessions.model import Session, SessionConfig
+from weftline.state.agent_context.sql import erase_snapshots
+from weftline.state.layers.sql import erase_layer_pins
 from weftline.state.memory.sql import erase_memories, memories_of
-from weftline.storage.sql.agent_context import erase_snapshots
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session, session_content
-from weftline.storage.sql.layers import erase_layer_pins
-from weftline.storage.sql.lineage import erase_derivations
 from weftline.storage.sql.session_index import remove_session_from_index
-from weftline.storage.sql.windows import window_lines_of
+from weftline.windows.sql import window_lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

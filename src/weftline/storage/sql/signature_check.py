@@ -11,10 +11,10 @@ from weftline.history.model import VersionPruned
 from weftline.kernel.packed_text import ValueDamaged
 from weftline.state.layers.model import LayerViolation
 from weftline.state.layers.service import verified_state
+from weftline.state.layers.sql import LayerStore, SignedLists
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.history_verify import find_damage, unsigned_versions
-from weftline.storage.sql.layers import SignedLists, SqlLayerStore
 from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.tenants import tenant_names
 
@@ -115,7 +115,7 @@ async def _seal_stored(transaction: Transaction, secret: bytes) -> None:
         after = page[-1]
         versions |= {line_id: head.seq for line_id, head in (await lines.heads(page)).items() if head.seq > 0}
     await SignedLists(transaction, secret).write_all(versions)
-    await SqlLayerStore(transaction, secret).seal_pins()
+    await LayerStore(transaction, secret).seal_pins()
 
 
 async def _sign(transaction: Transaction, line_id: str, secret: bytes, now: int) -> int | None:

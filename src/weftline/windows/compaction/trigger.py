@@ -13,7 +13,7 @@ from weftline.kernel.identity import Actor
 from weftline.windows.compaction.compacted_events import SummaryOfEvents, compacted
 from weftline.windows.compaction.model import OPEN_STATES, Compaction, CompactionOptions, CompactionState
 from weftline.windows.compaction.sql import CompactionStore
-from weftline.windows.store import LineCompaction
+from weftline.windows.sql import LineCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -1,10 +1,8 @@
-"""Board entries and key conventions in SQL."""
+"""The current entries of boards."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from weftline.access.model import decode_patterns, encode_patterns
 from weftline.kernel.identity import ANYONE, named_types
@@ -45,8 +43,8 @@ WHERE tenant = $3 AND session_id = $4 AND key = $5
 """
 
 
-class SqlEntryStore(SqlStore):
-    """EntryStore of one tenant."""
+class EntryStore(SqlStore):
+    """Current entries of boards. May include expired ones; callers check the time."""
 
     async def get(self, session_id: str, key: str) -> Entry | None:
         row = await self._tx.one(
@@ -55,6 +53,7 @@ class SqlEntryStore(SqlStore):
         return None if row is None else _entry(row)
 
     async def read(self, session_id: str, keys: Sequence[str]) -> Sequence[EntryWithValue]:
+        """Return the keys that exist, with their values."""
         found = []
         for key in keys:
             row = await self._tx.one(
@@ -65,16 +64,19 @@ class SqlEntryStore(SqlStore):
         return found
 
     async def list(self, session_id: str) -> Sequence[Entry]:
+        """Return all entries, by key."""
         rows = await self._tx.all(
             _ENTRY + "WHERE e.tenant = $1 AND e.session_id = $2 ORDER BY e.key", self._tenant, session_id
         )
         return [_entry(row) for row in rows]
 
     async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
+        """Return the next keys after one, in order."""
         rows = await self._tx.all(_KEYS_AFTER, self._tenant, session_id, key, limit)
         return [row[0] for row in rows]
 
     async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
+        """Return all entries with their values, by key."""
         rows = await self._tx.all(
             _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 ORDER BY e.key", self._tenant, session_id
         )
@@ -84,6 +86,7 @@ class SqlEntryStore(SqlStore):
         await self._tx.run(_PUT, *self._row_of(session_id, entry))
 
     async def put_all(self, session_id: str, entries: Sequence[Entry]) -> None:
+        """Put many entries at once."""
         await self._tx.many(_PUT, [self._row_of(session_id, entry) for entry in entries])
 
     def _row_of(self, session_id: str, entry: Entry) -> tuple[Value, ...]:
@@ -111,15 +114,18 @@ class SqlEntryStore(SqlStore):
         await self._tx.run(_REMOVE, self._tenant, session_id, key)
 
     async def remove_all(self, session_id: str, keys: Sequence[str]) -> None:
+        """Remove many entries at once."""
         await self._tx.many(_REMOVE, [(self._tenant, session_id, key) for key in keys])
 
     async def count(self, session_id: str) -> int:
+        """Return the number of entries."""
         row = await self._tx.one(
             "SELECT COUNT(*) FROM entries WHERE tenant = $1 AND session_id = $2", self._tenant, session_id
         )
         return int(row[0]) if row else 0
 
     async def next_expiry(self, session_id: str) -> int | None:
+        """Return when the next entry expires, if any does."""
         row = await self._tx.one(
             "SELECT MIN(expires_at) FROM entries WHERE tenant = $1 AND session_id = $2", self._tenant, session_id
         )
@@ -127,32 +133,6 @@ class SqlEntryStore(SqlStore):
 
     async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None:
         await self._tx.run(_ADD_READS, reads, last_read_at, self._tenant, session_id, key)
-
-
-_PUT_CONVENTIONS = """
-INSERT INTO conventions (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (tenant, name) DO UPDATE SET
-    definition = excluded.definition, updated_by = excluded.updated_by, updated_at = excluded.updated_at
-"""
-
-
-class SqlConventionStore(SqlStore):
-    """ConventionStore of one tenant."""
-
-    async def get(self, name: str) -> dict[str, Any] | None:
-        row = await self._tx.one(
-            "SELECT definition FROM conventions WHERE tenant = $1 AND name = $2", self._tx.tenant, name
-        )
-        return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
-
-    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None:
-        await self._tx.run(
-            _PUT_CONVENTIONS, self._tx.tenant, name, msgspec.json.encode(definition).decode(), updated_by, at
-        )
-
-    async def names(self) -> Sequence[str]:
-        rows = await self._tx.all("SELECT name FROM conventions WHERE tenant = $1 ORDER BY name", self._tx.tenant)
-        return [row[0] for row in rows]
 
 
 def _entry(row: Row) -> Entry:

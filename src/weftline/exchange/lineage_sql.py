@@ -1,31 +1,20 @@
-"""Derivations, copies and the items of prompts in SQL."""
+"""The store of lineage: derivations, copies and the items of prompts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.exchange.lineage import (
-    MIN_COPIED_BYTES,
-    Derivation,
-    DerivedSummary,
-    SentPrompt,
-    StoredVersion,
-)
+from weftline.history.value_pruning import forget_values
 from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import BATCH_SIZE, SqlStore, batches, placeholders
 from weftline.records.item_refs import ItemRef
-from weftline.storage.sql.pruning import forget_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weftline.kernel.transaction import Transaction
 
-_ADD = """
-INSERT INTO derivations (tenant, source, item, line_id, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING
-"""
 _DERIVED = f"""
 SELECT source, item, at FROM derivations WHERE tenant = $1 AND source IN ({placeholders(2)}) ORDER BY at, item
 """  # noqa: S608 - placeholders
@@ -51,6 +40,8 @@ WHERE c.tenant = $1 AND c.blob_hash IN ({placeholders(2)}) AND c.pruned = 0
   AND (b.object IS NOT NULL OR LENGTH(b.content) >= ${BATCH_SIZE + 2}) AND k.committed_at >= ${BATCH_SIZE + 3}
 ORDER BY k.committed_at, c.line_id, c.key, c.seq LIMIT ${BATCH_SIZE + 4}
 """
+# Two keys with a shorter value, such as "done" or true, have it by chance.
+MIN_COPIED_BYTES = 20
 _PROMPTS = """
 SELECT receipt_id, session_id, agent_id, created_at, items FROM receipts
 WHERE tenant = $1 AND (created_at, receipt_id) > ($2, $3) ORDER BY created_at, receipt_id LIMIT $4
@@ -87,37 +78,72 @@ class _Blocks(msgspec.Struct):
 _blocks = msgspec.json.Decoder(_Blocks).decode
 
 
-async def add_derivations(transaction: Transaction, item: str, sources: Iterable[str], at: int) -> None:
-    """Store that an item declares to be derived from sources."""
-    named = {ref.item for source in sources if (ref := ItemRef.parse(source)) is not None}
-    line_id = item.partition("/")[0]
-    await transaction.many(_ADD, [(transaction.tenant, source, item, line_id, at) for source in sorted(named - {item})])
+class Derivation(NamedTuple):
+    """An item of which a version names a source as what it was derived from; both without version."""
+
+    source: str
+    item: str
+    at: int
 
 
-async def erase_derivations(transaction: Transaction, line_id: str) -> None:
-    """Delete what the items of a line, or of a transcript (message:SESSION), declare."""
-    await transaction.run("DELETE FROM derivations WHERE tenant = $1 AND line_id = $2", transaction.tenant, line_id)
+class DerivedSummary(NamedTuple):
+    """A recorded summary that names an item, in one version, among its sources."""
+
+    source: str
+    summary_id: str
+    at: int
 
 
-class SqlLineageStore(SqlStore):
-    """Lineage of one tenant."""
+class StoredVersion(NamedTuple):
+    """A version of a key that holds a value, with the time and author of its commit."""
+
+    line_id: str
+    key: str
+    incarnation: int
+    version: int
+    seq: int
+    at: int
+    by: str
+    blob_hash: bytes
+
+    @property
+    def item(self) -> str:
+        return f"{self.line_id}/{self.key}"
+
+
+class SentPrompt(NamedTuple):
+    """A prompt that was assembled for an agent, with the hashes of its items."""
+
+    receipt_id: str
+    session_id: str
+    agent_id: str
+    at: int
+    items: bytes
+
+
+class LineageStore(SqlStore):
+    """Derivations, copies and prompts of the transaction's tenant."""
 
     async def derived_from(self, sources: Iterable[str]) -> Sequence[Derivation]:
+        """Return what declares one of these sources."""
         found: list[Derivation] = []
         for batch in batches(sorted(set(sources))):
             found += [Derivation(*row) for row in await self._tx.all(_DERIVED, self._tenant, *batch)]
         return found
 
     async def summaries_of(self, item_ids: Iterable[str]) -> Sequence[DerivedSummary]:
+        """Return the recorded summaries of these items, oldest first."""
         found: list[DerivedSummary] = []
         for batch in batches(sorted(set(item_ids))):
             found += [DerivedSummary(*row) for row in await self._tx.all(_SUMMARIES, self._tenant, *batch)]
         return found
 
     async def versions(self, line_id: str, key: str) -> Sequence[StoredVersion]:
+        """Return the versions of a key on its own line whose values are stored, oldest first."""
         return [StoredVersion(*row) for row in await self._tx.all(_VERSIONS, self._tenant, line_id, key)]
 
     async def copies(self, blob_hashes: Iterable[bytes], since: int, limit: int) -> Sequence[StoredVersion]:
+        """Return versions of any line with one of these values, oldest first; not of values that many keys have."""
         found: list[StoredVersion] = []
         for batch in batches(sorted(set(blob_hashes))):
             rows = await self._tx.all(_COPIES, self._tenant, *batch, MIN_COPIED_BYTES, since, limit)
@@ -125,6 +151,7 @@ class SqlLineageStore(SqlStore):
         return found[:limit]
 
     async def prompts(self, agent_id: str | None, since: tuple[int, str], limit: int) -> Sequence[SentPrompt]:
+        """Return prompts after a time and receipt id, in order, of one agent or of all."""
         if agent_id is None:
             rows = await self._tx.all(_PROMPTS, self._tenant, *since, limit)
         else:
@@ -135,10 +162,12 @@ class SqlLineageStore(SqlStore):
         ]
 
     async def next_prompt_at(self, session_id: str, agent_id: str, after: int) -> int | None:
+        """Return when the next prompt of a window was assembled."""
         row = await self._tx.one(_NEXT, self._tenant, session_id, agent_id, after)
         return None if row is None else row[0]
 
     async def erase_values(self, versions: Sequence[StoredVersion]) -> int:
+        """Remove values of versions from history, as pruning does; hashes and metadata stay. Return the freed bytes."""
         freed = 0
         for line_id in sorted({version.line_id for version in versions}):
             going = [(each.key, each.seq, each.blob_hash) for each in versions if each.line_id == line_id]
@@ -146,6 +175,7 @@ class SqlLineageStore(SqlStore):
         return freed
 
     async def erase_prompt_texts(self, item: str, receipt_ids: Iterable[str]) -> int:
+        """Delete the stored texts of the blocks of these prompts that contain an item; return how many."""
         going: set[tuple[str, str]] = set()
         for receipt_id in receipt_ids:
             row = await self._tx.one(

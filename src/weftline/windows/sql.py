@@ -1,17 +1,19 @@
-"""Windows in SQL."""
+"""Windows and their routes, the cache of their events, and the port of the compaction queue."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 from msgspec import structs
 
+from weftline.indexing.collections import WINDOWS, WindowPlace
+from weftline.indexing.sql import CollectionStore
 from weftline.kernel.identity import TEAM
+from weftline.kernel.ports import CacheKey
 from weftline.kernel.transaction import SqlStore
-from weftline.storage.sql.session_index import remove_window_from_index
-from weftline.windows.model import Category, WindowRoute, WindowSettings
-from weftline.windows.store import IndexedCheckpoint
+from weftline.state.agent_context.settings import ResolvedCompaction
+from weftline.windows.model import Category, Window, WindowEvent, WindowRoute, WindowSettings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -71,10 +73,69 @@ ORDER BY agent_id, category
 _shares = msgspec.json.Decoder(dict[Category, float])
 
 
-class SqlWindowStore(SqlStore):
-    """SQL implementation of WindowStore."""
+class LineEvents(NamedTuple):
+    """All events of a line at one commit, by number."""
+
+    seq: int
+    hash: bytes
+    events: tuple[WindowEvent, ...]
+
+
+class EventCache(Protocol):
+    """Events by tenant and line, of the latest commit that was read."""
+
+    def get(self, key: CacheKey) -> LineEvents | None: ...
+
+    def put(self, key: CacheKey, value: LineEvents, weight: int = 1) -> None: ...
+
+
+class IndexedCheckpoint(NamedTuple):
+    """A label on the line of a window, or on a branch of it."""
+
+    agent_id: str
+    line_id: str
+    label: str
+    seq: int
+    created_by: str
+    created_at: int
+    automatic: bool
+
+
+class LineCompaction(NamedTuple):
+    """What compactions mean for the size of a line.
+
+    ``saved`` tokens are not part of prompts. ``tokens``: those of the line at its latest compaction, 0 if there was
+    none; ``is_open``: that one is not finished.
+    """
+
+    saved: int = 0
+    tokens: int = 0
+    is_open: bool = False
+
+
+class CompactionQueue(Protocol):
+    """Compactions of windows that reach their threshold."""
+
+    async def of_line(self, line_id: str) -> LineCompaction: ...
+
+    def foresee(self, window: Window) -> None:
+        """Prepare for a compaction of a window that is on its way to the threshold."""
+        ...
+
+    async def add(self, window: Window, settings: ResolvedCompaction, tokens: int) -> None:
+        """Queue a compaction of a window with this many tokens, unless one is open."""
+        ...
+
+    async def restored(self, line_id: str) -> None:
+        """Note that events were changed or removed: what a compacted view saves is not known any more."""
+        ...
+
+
+class WindowStore(SqlStore):
+    """The windows and routes of the transaction's tenant."""
 
     async def add(self, window: WindowSettings) -> bool:
+        """Add a window; False if the agent has one in this session."""
         values = structs.asdict(window) | {"autosave": int(window.autosave), "shares": _encode_shares(window)}
         return await self._tx.changed(_ADD, self._tenant, *values.values()) > 0
 
@@ -83,6 +144,7 @@ class SqlWindowStore(SqlStore):
         return None if row is None else _window(row)
 
     async def of_session(self, session_id: str, after: str, limit: int) -> Sequence[WindowSettings]:
+        """Return windows of a session by agent id, after ``after``."""
         rows = await self._tx.all(
             _WINDOW + "AND session_id = $2 AND agent_id > $3 ORDER BY agent_id LIMIT $4",
             self._tenant,
@@ -93,6 +155,7 @@ class SqlWindowStore(SqlStore):
         return [_window(row) for row in rows]
 
     async def owners_of(self, agent_id: str) -> Sequence[tuple[str, str]]:
+        """Return the sessions in which an agent has a window, each with the agent whose events it shows."""
         rows = await self._tx.all(
             "SELECT session_id, COALESCE(shares_with, agent_id) FROM windows WHERE tenant = $1 AND agent_id = $2",
             self._tenant,
@@ -101,12 +164,15 @@ class SqlWindowStore(SqlStore):
         return [(row[0], row[1]) for row in rows]
 
     async def sharing(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
+        """Return the window of an agent and those that share it, by agent id."""
         return await self._of_session(session_id, "(agent_id = $3 OR shares_with = $3)", agent_id)
 
     async def children(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
+        """Return the windows that inherit from an agent's window, by agent id."""
         return await self._of_session(session_id, "parent_id = $3", agent_id)
 
     async def update(self, window: WindowSettings) -> None:
+        """Store the settings of a window, not its numbers."""
         await self._tx.run(
             _UPDATE,
             window.model,
@@ -125,10 +191,12 @@ class SqlWindowStore(SqlStore):
         )
 
     async def advance(self, window: WindowSettings, now: int) -> None:
+        """Store the number of the newest event and the size of all; with autosave, the window is now unsaved."""
         counts = window.last_number, window.stored_bytes
         await self._tx.run(_ADVANCE, *counts, now, self._tenant, window.session_id, window.agent_id)
 
     async def unsaved(self, before: int, limit: int) -> Sequence[WindowSettings]:
+        """Return windows that have been unsaved since a time, longest first."""
         return [_window(row) for row in await self._tx.all(_UNSAVED, self._tenant, before, limit)]
 
     async def saved(self, session_id: str, agent_id: str) -> None:
@@ -140,6 +208,7 @@ class SqlWindowStore(SqlStore):
         )
 
     async def delete(self, session_id: str, agent_id: str) -> None:
+        """Delete a window and its routes."""
         await remove_window_from_index(self._tx, session_id, agent_id)
         for statement in (
             "DELETE FROM window_routes WHERE tenant = $1 AND session_id = $2 AND (agent_id = $3 OR to_agent = $3)",
@@ -148,13 +217,16 @@ class SqlWindowStore(SqlStore):
             await self._tx.run(statement, self._tenant, session_id, agent_id)
 
     async def checkpoints(self, session_id: str) -> Sequence[IndexedCheckpoint]:
+        """Return the labels on all windows of a session, newest first."""
         rows = await self._tx.all(_CHECKPOINTS, self._tenant, session_id)
         return [IndexedCheckpoint(*plain, bool(automatic)) for *plain, automatic in rows]  # type: ignore[call-arg]
 
     async def add_route(self, route: WindowRoute) -> bool:
+        """Add a route; False if it exists."""
         return await self._tx.changed(_ADD_ROUTE, self._tenant, *_route_values(route)) > 0
 
     async def remove_route(self, route: WindowRoute) -> bool:
+        """Remove a route; False if there is none."""
         return await self._tx.changed(_REMOVE_ROUTE, self._tenant, *_route_values(route)) > 0
 
     async def routes_from(self, session_id: str, agent_id: str) -> Sequence[WindowRoute]:
@@ -164,6 +236,7 @@ class SqlWindowStore(SqlStore):
     async def routes_to(
         self, session_id: str, agent_id: str, agent_type: str, teams: Collection[str]
     ) -> Sequence[WindowRoute]:
+        """Return the routes of other agents that lead to an agent, to its type or to one of its teams."""
         rows = await self._tx.all(_ROUTES_TO, self._tenant, session_id, agent_id, agent_type)
         routes = [_route(row) for row in rows]
         return [route for route in routes if route.to_team is None or route.to_team in teams]
@@ -171,6 +244,12 @@ class SqlWindowStore(SqlStore):
     async def _of_session(self, session_id: str, condition: str, agent_id: str) -> list[WindowSettings]:
         statement = f"{_WINDOW} AND session_id = $2 AND {condition} ORDER BY agent_id"
         return [_window(row) for row in await self._tx.all(statement, self._tenant, session_id, agent_id)]
+
+
+async def remove_window_from_index(transaction: Transaction, session_id: str, agent_id: str) -> None:
+    collections = CollectionStore(transaction)
+    await collections.lock(WINDOWS)
+    await collections.remove_place(WINDOWS, str(WindowPlace(session_id, agent_id)))
 
 
 async def window_lines_of(transaction: Transaction, session_id: str) -> list[str]:

@@ -10,8 +10,8 @@ import msgspec
 from weftline.history.blobs import Blobs
 from weftline.history.model import blob_hash, trunk_of
 from weftline.history.store import OriginalVersion, PruneCursor, Pruned
+from weftline.history.version_lookup import decode_meta
 from weftline.kernel.packed_text import text_of
-from weftline.storage.sql.version_lookup import decode_meta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

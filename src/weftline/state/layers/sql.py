@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from weftline.history.composite_lines import PartVersion
-from weftline.kernel.transaction import SqlStore, batches
+from weftline.kernel.transaction import SqlStore
 from weftline.state.agent_context.model import pin_holder
-from weftline.state.agent_context.permissions import CriticalEdit
 from weftline.state.layers.model import LayerViolation
-from weftline.state.layers.service import LayerPin, ListedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,17 +147,6 @@ ON CONFLICT (tenant, session_id, principal_id) DO UPDATE SET
 _PINS = "SELECT session_id, principal_id, versions FROM layer_pins WHERE tenant = $1"
 _SEAL_PIN = "UPDATE layer_pins SET seal = $1 WHERE tenant = $2 AND session_id = $3 AND principal_id = $4"
 _PROTECT = "INSERT INTO pins (tenant, holder, line_id, seq) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
-_MARK = """
-INSERT INTO critical_edits (tenant, line_id, version, author, marked_at) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT DO NOTHING
-"""
-# Lines of one statement; fewer are padded. Most agents are in one team at most.
-_LINES_OF_STATEMENT = 3
-_NEWER = """
-SELECT line_id, version, author, marked_at FROM critical_edits WHERE tenant = $1 AND (
-    (line_id = $2 AND version > $3) OR (line_id = $4 AND version > $5) OR (line_id = $6 AND version > $7))
-ORDER BY line_id, version
-"""
 _UNPROTECT = """
 DELETE FROM pins WHERE tenant = $1 AND holder IN (
     SELECT 'session:' || session_id || ':' || principal_id || ':layers' FROM layer_pins
@@ -167,8 +154,28 @@ DELETE FROM pins WHERE tenant = $1 AND holder IN (
 """
 
 
-class SqlLayerStore(SqlStore):
-    """LayerStore of one tenant. What a session has pinned is sealed."""
+class LayerPin(msgspec.Struct, frozen=True):
+    """The layer versions that an agent's prompts have in a session, lowest level first; they move together."""
+
+    session_id: str
+    principal_id: str
+    versions: tuple[PartVersion, ...]
+    pinned_at: int
+
+
+class ListedLayer(NamedTuple):
+    """A layer that has been defined: its version, size, and the last commit."""
+
+    name: str
+    version: int
+    hash: bytes
+    size: int
+    author: str
+    committed_at: int
+
+
+class LayerStore(SqlStore):
+    """Layers of a tenant."""
 
     __slots__ = ("_secret",)
 
@@ -177,6 +184,7 @@ class SqlLayerStore(SqlStore):
         self._secret = signing_secret
 
     async def add(self, name: str) -> None:
+        """Add the name of a layer, if it is new."""
         await self._tx.run(
             "INSERT INTO layers (tenant, name) VALUES ($1, $2) ON CONFLICT DO NOTHING", self._tenant, name
         )
@@ -185,6 +193,7 @@ class SqlLayerStore(SqlStore):
         await self._tx.run("DELETE FROM layers WHERE tenant = $1 AND name = $2", self._tenant, name)
 
     async def page(self, after: str, limit: int) -> Sequence[ListedLayer]:
+        """Return the next layers, by name."""
         rows = await self._tx.all(_PAGE, self._tenant, after, limit)
         return [ListedLayer(*row) for row in rows]
 
@@ -200,6 +209,7 @@ class SqlLayerStore(SqlStore):
         return LayerPin(session_id, principal_id, _versions(versions), pinned_at)
 
     async def put_pin(self, pin: LayerPin) -> None:
+        """Pin versions in place of the previous ones, and keep them from being pruned."""
         holder = f"{pin_holder(pin.session_id, pin.principal_id)}:layers"
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
         for at in (each for each in pin.versions if each.seq > 0):
@@ -216,20 +226,6 @@ class SqlLayerStore(SqlStore):
 
     def _seal(self, session_id: str, principal_id: str, versions: str) -> bytes:
         return seal(self._secret, "weftline pin", self._tenant, session_id, principal_id, versions)
-
-
-class SqlCriticalEditStore(SqlStore):
-    """CriticalEditStore of one tenant."""
-
-    async def mark(self, edit: CriticalEdit) -> None:
-        await self._tx.run(_MARK, self._tenant, edit.line_id, edit.version, edit.author, edit.marked_at)
-
-    async def newer_than(self, versions: Sequence[PartVersion]) -> Sequence[CriticalEdit]:
-        newest: dict[str, CriticalEdit] = {}
-        for batch in batches([(at.line, at.seq) for at in versions], _LINES_OF_STATEMENT):
-            rows = await self._tx.all(_NEWER, self._tenant, *(value for each in batch for value in each))
-            newest |= {row[0]: CriticalEdit(*row) for row in rows}
-        return [newest[at.line] for at in versions if at.line in newest]
 
 
 async def erase_layer_pins(transaction: Transaction, session_id: str) -> None:
