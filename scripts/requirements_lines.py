@@ -175,6 +175,7 @@ LINES = {
     "WX-09": "It installs beside the usual agent frameworks; a client imports nothing of the server.",
     "WX-10": "A model proxy that forwards what it does not change byte for byte, fails open and saves money; a plugin.",
     "WX-12": "A TypeScript client with the same operations, errors and examples.",
+    "WX-13": "An MCP gateway: other servers' tools under the same rights, guardrails, gate, audit and token limits.",
 }
 
 # Requirements whose tests all carry a ``part``: what no test shows yet.

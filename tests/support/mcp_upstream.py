@@ -32,6 +32,9 @@ TOOLS: dict[str, str] = {
     "wait": "Wait until the call is cancelled, and note that in the file UPSTREAM_NOTES",
     "headers": "Return the Authorization header of the request",
 }
+# Lines of a log, with one that nobody would look for without its number.
+LONG = [f"12:00:{number % 60:02} order {number} was served from shelf {number % 90}" for number in range(2_000)]
+_CALLS: list[int] = []
 _ECHO = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
@@ -51,7 +54,7 @@ async def list_tools(_: Any, params: Any) -> types.ListToolsResult:
                 name=name,
                 description=text,
                 input_schema=_ECHO if name == "echo" else {"type": "object", "properties": {}},
-                annotations=types.ToolAnnotations(read_only_hint=name == "echo"),
+                annotations=types.ToolAnnotations(read_only_hint=name in {"echo", "count"}),
             )
             for name, text in described().items()
         ]
@@ -62,6 +65,8 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.
     match params.name:
         case "echo":
             return _text((params.arguments or {})["text"])
+        case "long" | "large" | "count":
+            return _answer(params.name)
         case "variables":
             return _text(json.dumps({name: value for name, value in os.environ.items() if name.startswith("GIVEN")}))
         case "leave":
@@ -75,6 +80,14 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.
         case "headers":
             return _text(context.request.headers.get("authorization", ""))
     return types.CallToolResult(content=[types.TextContent(text="it failed")], is_error=True)
+
+
+def _answer(name: str) -> types.CallToolResult:
+    if name == "count":
+        _CALLS.append(1)
+        return _text(str(len(_CALLS)))
+    text = "\n".join(LONG) if name == "long" else "x" * (17 * 2**20)
+    return types.CallToolResult(content=[types.TextContent(text=text)])
 
 
 def _text(text: str) -> types.CallToolResult:

@@ -1970,9 +1970,9 @@ export interface SelectedTool {
 }
 /** A server with its tools. Of `variables` only references to the environment are shown. */
 export interface ServerInfo {
-  name: string; kind: "command" | "url"; target: string; agents: string[]; added_by: string; added_at: string;
-  approved: number; held: number; quarantined: number; problem: string; variables: Record<string, string>;
-  tools: ServerTool[];
+  name: string; kind: "command" | "url"; target: string; agents: string[]; answer_tokens: number;
+  connection: "agent" | "tenant"; cache_seconds: number; added_by: string; added_at: string; approved: number;
+  held: number; quarantined: number; problem: string; variables: Record<string, string>; tools: ServerTool[];
 }
 /** Servers by name. */
 export interface ServerList {
@@ -1980,8 +1980,9 @@ export interface ServerList {
 }
 /** A server and the number of its tools by state. `problem` is why it cannot be reached, if it cannot. */
 export interface ServerSummary {
-  name: string; kind: "command" | "url"; target: string; agents: string[]; added_by: string; added_at: string;
-  approved: number; held: number; quarantined: number; problem: string;
+  name: string; kind: "command" | "url"; target: string; agents: string[]; answer_tokens: number;
+  connection: "agent" | "tenant"; cache_seconds: number; added_by: string; added_at: string; approved: number;
+  held: number; quarantined: number; problem: string;
 }
 /** A tool of a server. `state`: held and quarantined ones are neither listed nor called, for the `reason`. */
 export interface ServerTool {
@@ -2937,6 +2938,9 @@ export interface GatewayAddParams {
   command?: string | null; url?: string | null;
   /** Environment of a command, or headers sent to a URL. ${NAME} is read from the environment of Weftline, if the operator allows it; other values are stored encrypted and never shown. */ variables?: Record<string, string>;
   /** Who may see and call its tools; by default everyone. Default: ["*"]. */ agents?: string[];
+  /** Tokens from which an answer is shortened to what matters, with a handle to the whole. Default: 4000. */ answer_tokens?: number;
+  /** agent: each agent has its own connection, and its own program; tenant: all share one, for a server that keeps nothing between calls. Default: "agent". */ connection?: "agent" | "tenant";
+  /** How long the same read-only call of an agent has the same answer; 0: each call is made. Default: 0. */ cache_seconds?: number;
 }
 export interface GatewayApproveParams {
   /** Name of the server: lower-case letters, digits and '-'. Its tools are called NAME__TOOL. */ name: string;

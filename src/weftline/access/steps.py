@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from weftline.kernel.operation import Operation
 
 
-# In every step a caller keeps its credential alive, with the same step, and its runtime asks what it may call. Of the
-# tools of servers behind the gateway, the call checks which the step has.
-_IN_EVERY_STEP = frozenset({"token.refresh", "guardrail.check", "gateway.call"})
+# In every step a caller keeps its credential alive, with the same step, its runtime asks what it may call, and it reads
+# the whole of its shortened results. Of the tools of servers behind the gateway, the call checks which the step has.
+_IN_EVERY_STEP = frozenset({"token.refresh", "guardrail.check", "gateway.call", "conversation.open"})
 StepName = Annotated[Name, msgspec.Meta(description="Name of the step.")]
 
 

@@ -75,6 +75,7 @@ from weftline.knowledge.sources import HookRefused
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.token_counts import CountCache
 from weftline.prompts.assembly.plan import DoubtLimit
+from weftline.prompts.gateway.model import MAX_CACHE_SECONDS
 from weftline.providers.chat_models.factory import configured_chat_model
 from weftline.providers.document_reader import IsolatedDocumentReader
 from weftline.providers.embedders.factory import configured_embedders, semantic_search_off
@@ -344,7 +345,16 @@ class App:
         self.model_migrations = ModelMigrations(
             self.lease_runner, self._container, self.embeddings, self.collections, self._comparisons.run
         )
-        self.gateway = McpGateway(self.database, self._container, self.registry, self.toolbox, self._scanner, settings)
+        self.gateway = McpGateway(
+            self.database,
+            self._container,
+            self.registry,
+            self.toolbox,
+            self._scanner,
+            settings,
+            self.clock,
+            self._cache("gateway_answers", 1, megabytes=16, seconds=MAX_CACHE_SECONDS),
+        )
         self.tool_catalogue = IndexedTools(
             self.toolbox,
             self.gateway,

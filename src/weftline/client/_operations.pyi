@@ -775,6 +775,9 @@ class GatewayOperations:
         url: str | None = None,
         variables: Mapping[str, str] = {},
         agents: Sequence[str] = ("*",),
+        answer_tokens: int = 4000,
+        connection: Literal["agent", "tenant"] = "agent",
+        cache_seconds: int = 0,
     ) -> ServerInfo:
         """Put an MCP server behind Weftline: agents find and call its tools as NAME__TOOL.
 
@@ -2807,6 +2810,9 @@ class SyncGatewayOperations:
         url: str | None = None,
         variables: Mapping[str, str] = {},
         agents: Sequence[str] = ("*",),
+        answer_tokens: int = 4000,
+        connection: Literal["agent", "tenant"] = "agent",
+        cache_seconds: int = 0,
     ) -> ServerInfo:
         """Put an MCP server behind Weftline: agents find and call its tools as NAME__TOOL.
 

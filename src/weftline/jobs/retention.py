@@ -28,6 +28,7 @@ from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.log_retention import SqlLogRetention, tenants_past_retention
 from weftline.storage.sql.tenants import lines_to_expire
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
+from weftline.windows.conversations.sql import EditStore, tenants_with_answers_before
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -113,6 +114,7 @@ class ReceiptPruning:
         found = {
             *await self._database.read(SYSTEM, partial(tenants_to_prune, before)),
             *await self._database.read(SYSTEM, partial(tenants_with_calls_before, before)),
+            *await self._database.read(SYSTEM, partial(tenants_with_answers_before, before)),
         }
         return [Work(tenant) for tenant in sorted(found)]
 
@@ -124,8 +126,9 @@ class ReceiptPruning:
             pruned = [
                 await ReceiptStore(transaction).prune(before, _RECEIPT_BATCH),
                 await ProxiedCallStore(transaction).prune(before, _RECEIPT_BATCH),
+                await EditStore(transaction).prune_answers(before, _RECEIPT_BATCH),
             ]
-            return _RECEIPT_BATCH in pruned
+            return max(pruned) >= _RECEIPT_BATCH
 
         return await self._database.write(Scope(work.tenant), prune)
 

@@ -59,8 +59,8 @@ class McpConnection:
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[Client] = self._loop.create_future()
         self._ending = asyncio.Event()
-        self._calls = 0
-        self._used = self._loop.time()
+        self.calls = 0
+        self.used_at = self._loop.time()
         self._task = asyncio.create_task(self._hold(), name="weftline-gateway-connection")
 
     @property
@@ -118,7 +118,7 @@ class McpConnection:
     async def _using(self) -> AsyncIterator[Client]:
         """Use the open connection; what the server does wrong is its failure, and not that of the caller."""
         client = await asyncio.shield(self._opened)
-        self._calls += 1
+        self.calls += 1
         try:
             yield client
         except MCPError as error:
@@ -129,16 +129,16 @@ class McpConnection:
         except ValidationError as error:
             raise self._failed("it does not answer as MCP demands") from error
         finally:
-            self._calls -= 1
-            self._used = self._loop.time()
+            self.calls -= 1
+            self.used_at = self._loop.time()
 
     async def _hold(self) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 client = await stack.enter_async_context(await self._client(stack))
                 self._opened.set_result(client)
-                while self._calls or self._used + self._idle_seconds > self._loop.time():
-                    left = self._used + self._idle_seconds - self._loop.time()
+                while self.calls or self.used_at + self._idle_seconds > self._loop.time():
+                    left = self.used_at + self._idle_seconds - self._loop.time()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(max(left, 1)):
                             await self._ending.wait()

@@ -12,8 +12,10 @@ import msgspec
 
 from weftline.kernel.errors import Conflict, Forbidden, InvalidInput, NotFound, Rejected, Unavailable
 from weftline.kernel.identity import ANYONE, Actor
+from weftline.state.agent_context.settings import DEFAULT_TRIM_TOKENS
 
 MAX_SERVERS = 100
+MAX_CACHE_SECONDS = 86_400
 MAX_TOOLS_OF_SERVER = 500
 # A reference to the environment of the process, alone or after a scheme such as Bearer.
 _REFERENCE = re.compile(r"(?:[A-Za-z]+ )?\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -23,6 +25,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 ServerKind = Literal["command", "url"]
 ToolState = Literal["approved", "held", "quarantined"]
+Sharing = Literal["agent", "tenant"]
 ServerName = Annotated[
     str,
     msgspec.Meta(
@@ -103,6 +106,14 @@ class ResultWithheld(Forbidden):
     violation = "quarantine"
 
 
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a server is used. ``connection``: whether each agent of a tenant has its own, or all share one."""
+
+    answer_tokens: int = DEFAULT_TRIM_TOKENS
+    connection: Sharing = "agent"
+    cache_seconds: int = 0
+
+
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """An MCP server. ``variables``: the environment of a command, or the headers of a URL, as they are stored."""
 
@@ -111,6 +122,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     variables: dict[str, str]
     agents: tuple[str, ...] = ANYONE
+    settings: ServerSettings = ServerSettings()
     added_by: str
     added_at: int
 

@@ -26,6 +26,7 @@ from weftline.kernel.operation import (
 )
 from weftline.kernel.ports import Transactions
 from weftline.prompts.gateway.model import (
+    MAX_CACHE_SECONDS,
     MAX_SERVERS,
     CalledName,
     CommandsNotAllowed,
@@ -41,6 +42,8 @@ from weftline.prompts.gateway.model import (
     SecretNotSealed,
     ServerKind,
     ServerName,
+    ServerSettings,
+    Sharing,
     ToolState,
     ToolText,
     reference,
@@ -52,6 +55,7 @@ from weftline.prompts.tools.model import ToolNameTaken
 from weftline.safety.trust.gate import ContentBlocked, ContentQuarantined
 from weftline.safety.trust.scanner import ContentScanner
 from weftline.sessions.events.webhooks import AddressNotAllowed, check_url, shown_url
+from weftline.state.agent_context.settings import DEFAULT_TRIM_TOKENS, MIN_TRIM_TOKENS
 
 _SEALED = "(stored encrypted)"
 Command = Annotated[
@@ -84,6 +88,29 @@ class AddServer(Request):
         tuple[Pattern, ...],
         msgspec.Meta(min_length=1, max_length=50, description="Who may see and call its tools; by default everyone."),
     ] = ANYONE
+    answer_tokens: Annotated[
+        int,
+        msgspec.Meta(
+            ge=MIN_TRIM_TOKENS,
+            le=1_000_000,
+            description="Tokens from which an answer is shortened to what matters, with a handle to the whole.",
+        ),
+    ] = DEFAULT_TRIM_TOKENS
+    connection: Annotated[
+        Sharing,
+        msgspec.Meta(
+            description="agent: each agent has its own connection, and its own program; tenant: all share one, for a "
+            "server that keeps nothing between calls."
+        ),
+    ] = "agent"
+    cache_seconds: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=MAX_CACHE_SECONDS,
+            description="How long the same read-only call of an agent has the same answer; 0: each call is made.",
+        ),
+    ] = 0
 
 
 class ListServers(Request):
@@ -149,6 +176,9 @@ class ServerSummary(Response, omit_defaults=False):
     kind: ServerKind
     target: str
     agents: tuple[str, ...]
+    answer_tokens: int
+    connection: Sharing
+    cache_seconds: int
     added_by: str
     added_at: datetime
     approved: int
@@ -205,6 +235,9 @@ class Gateway(msgspec.Struct, frozen=True):
             kind=server.kind,
             target=server.target if server.kind == "command" else shown_url(server.target),
             agents=server.agents,
+            answer_tokens=server.settings.answer_tokens,
+            connection=server.settings.connection,
+            cache_seconds=server.settings.cache_seconds,
             added_by=server.added_by,
             added_at=from_micros(server.added_at),
             **counts,
@@ -408,6 +441,9 @@ def _server_of(request: AddServer, actor: Actor, now: int) -> McpServer:
         target=request.url or request.command or "",
         variables=request.variables,
         agents=request.agents,
+        settings=ServerSettings(
+            answer_tokens=request.answer_tokens, connection=request.connection, cache_seconds=request.cache_seconds
+        ),
         added_by=actor.principal_id,
         added_at=now,
     )

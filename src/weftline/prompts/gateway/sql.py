@@ -8,18 +8,20 @@ import msgspec
 
 from weftline.access.model import decode_patterns, encode_patterns
 from weftline.kernel.transaction import SqlStore
-from weftline.prompts.gateway.model import GatewayTool, McpServer, ToolText
+from weftline.prompts.gateway.model import GatewayTool, McpServer, ServerSettings, ToolText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.kernel.transaction import Row
 
-_SERVER = "SELECT name, kind, target, variables, agents, added_by, added_at FROM gateway_servers WHERE tenant = $1"
+_SERVER = (
+    "SELECT name, kind, target, variables, agents, settings, added_by, added_at FROM gateway_servers WHERE tenant = $1"
+)
 _TOOL = "SELECT name, server, definition, approved, state, reason FROM gateway_tools WHERE tenant = $1"
 _ADD = """
-INSERT INTO gateway_servers (tenant, name, kind, target, variables, agents, added_by, added_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO gateway_servers (tenant, name, kind, target, variables, agents, settings, added_by, added_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _PUT = """
 INSERT INTO gateway_tools (tenant, name, server, tool, definition, approved, state, reason)
@@ -49,6 +51,7 @@ class GatewayStore(SqlStore):
             server.target,
             msgspec.json.encode(server.variables).decode(),
             encode_patterns(server.agents),
+            msgspec.json.encode(server.settings).decode(),
             server.added_by,
             server.added_at,
         )
@@ -76,13 +79,14 @@ class GatewayStore(SqlStore):
 
 
 def _server(row: Row) -> McpServer:
-    name, kind, target, variables, agents, added_by, added_at = row
+    name, kind, target, variables, agents, settings, added_by, added_at = row
     return McpServer(
         name=name,
         kind=kind,
         target=target,
         variables=msgspec.json.decode(variables, type=dict[str, str]),
         agents=decode_patterns(agents),
+        settings=msgspec.json.decode(settings, type=ServerSettings),
         added_by=added_by,
         added_at=added_at,
     )

@@ -12,6 +12,8 @@ from weftline.windows.conversations.model import StoredThread, Thread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from weftline.kernel.transaction import Transaction
+
 _FIND = """
 SELECT c.session_id, c.branch, c.state FROM proxied_conversations c
 WHERE c.tenant = $1 AND c.agent_id = $2 AND EXISTS (
@@ -46,6 +48,18 @@ _ADD_OUTPUT = """
 INSERT INTO proxied_outputs (tenant, agent_id, handle, conversation, content, session_id, created_at)
 VALUES ($1, $2, $3, $4, $5, '', $6) ON CONFLICT DO NOTHING
 """
+_KEEP_ANSWER = """
+INSERT INTO proxied_outputs (tenant, agent_id, handle, conversation, content, session_id, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (tenant, agent_id, handle, conversation) DO UPDATE SET created_at = excluded.created_at,
+    session_id = excluded.session_id
+"""
+_PRUNE_ANSWERS = """
+DELETE FROM proxied_outputs WHERE tenant = $1 AND conversation = $2 AND created_at < $3 AND created_at <= (
+    SELECT MAX(created_at) FROM (
+        SELECT created_at FROM proxied_outputs WHERE tenant = $1 AND conversation = $2 ORDER BY created_at LIMIT $4
+    ) AS oldest)
+"""
 _FIND_OUTPUTS = """
 SELECT handle, content FROM proxied_outputs
 WHERE tenant = $1 AND agent_id = $2 AND handle {among_texts}$3{end_among_texts} AND NOT EXISTS (
@@ -65,6 +79,8 @@ WHERE tenant = $2 AND agent_id = $3 AND conversation = $4 AND session_id = ''
 """
 _thread = msgspec.json.Decoder(Thread)
 _encode = msgspec.json.Encoder().encode
+# In place of a conversation: texts of answers through the gateway.
+_GATEWAY = "gateway"
 _TABLES = ("proxied_conversations", "proxied_conversation_keys", "proxied_edits", "proxied_outputs")
 
 
@@ -125,6 +141,15 @@ class EditStore(SqlStore):
             [(self._tenant, agent_id, handle, conversation, text.encode(), at) for handle, text in outputs.items()],
         )
 
+    async def keep_answer(self, agent_id: str, session_id: str, handle: str, text: str, at: int) -> None:
+        """Keep the whole answer of a server behind the gateway, from now on if it is known."""
+        owner = self._tenant, agent_id, handle, _GATEWAY
+        await self._tx.run(_KEEP_ANSWER, *owner, text.encode(), session_id, at)
+
+    async def prune_answers(self, before: int, limit: int) -> int:
+        """Delete about this many of the oldest whole answers from before a time; return how many."""
+        return await self._tx.changed(_PRUNE_ANSWERS, self._tenant, _GATEWAY, before, limit)
+
     async def outputs(self, agent_id: str, handles: Iterable[str]) -> dict[str, str]:
         """Return the whole texts of an agent with these handles.
 
@@ -140,3 +165,14 @@ class EditStore(SqlStore):
         owner = session_id, self._tenant, agent_id, conversation
         await self._tx.run(_ADOPT_EDITS, *owner, _encode([*anchors]).decode())
         await self._tx.run(_ADOPT_OUTPUTS, *owner, _encode([*handles]).decode())
+
+
+async def tenants_with_answers_before(before: int, transaction: Transaction) -> list[str]:
+    """Return the tenants with whole answers from before a time."""
+    rows = await transaction.all(
+        "SELECT t.tenant FROM tenants t WHERE EXISTS (SELECT 1 FROM proxied_outputs p "
+        "WHERE p.tenant = t.tenant AND p.conversation = $1 AND p.created_at < $2)",
+        _GATEWAY,
+        before,
+    )
+    return [str(row[0]) for row in rows]
