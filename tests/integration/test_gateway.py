@@ -15,7 +15,7 @@ import uvicorn
 
 from support import mcp_upstream
 from support.gateway import Upstream, add, call, text
-from support.world import outcome, refused
+from support.world import SESSION, outcome, refused
 from weftline.app.dispatch import CallContext
 
 if TYPE_CHECKING:
@@ -253,6 +253,43 @@ async def test_lists_have_tools_of_servers_if_they_are_few_or_asked_for(world: W
         await app.resolve_tool("up__nothing", {}, context)
 
 
+@pytest.mark.both_databases
+async def test_of_many_tools_lists_have_those_that_were_chosen_for_the_task(world: World, upstream: Upstream) -> None:
+    app = world.app
+
+    async def listed(key: str, session_id: str | None = None) -> list[str]:
+        actor = await app.identify(CallContext(key, session_id=session_id))
+        return [view.name for view in await app.listed_tools(actor, None, in_session=False) if "up__" in view.name]
+
+    upstream.say(
+        invoice="Write an invoice for a customer",
+        refund="Pay money back to a customer",
+        **{f"planet{number}": f"Tell the distance of planet number {number} from its star" for number in range(12)},
+    )
+    await add(world.admin, command=upstream.command)
+    planner, analysis = world.planner.credential, world.analysis.credential
+    assert await listed(planner) == []
+    chosen = await world.planner.call("tools.select", task_description="write the customer an invoice")
+    loaded = sorted(tool["name"] for tool in chosen["tools"])
+    # Relevance decides how many.
+    assert "up__invoice" in loaded
+    assert len(loaded) < 10
+    assert await listed(planner) == loaded
+    assert await listed(analysis) == []
+    since = await app.gateway.chosen_since(world.tenant, 0)
+    assert list(since) == ["planner"]
+    # That of a session is for the connections that are bound to it, and the newest for the others.
+    world.clock.advance(seconds=1)
+    task = "how far is planet number 3"
+    chosen = await world.planner.call("tools.select", task_description=task, session_id=SESSION)
+    in_session = sorted(tool["name"] for tool in chosen["tools"])
+    assert "up__planet3" in in_session
+    assert await listed(planner, SESSION) == await listed(planner) == in_session
+    # Whoever loses the right to a tool has it in no list.
+    await world.admin.call("gateway.remove", name="up")
+    assert await listed(planner) == []
+
+
 async def test_a_step_has_only_its_tools(world: World) -> None:
     await add(world.admin)
     await world.admin.call("step.define", name="review", tools=["up__echo"])
@@ -266,6 +303,7 @@ async def test_a_broken_server_pauses_longer_each_time_and_others_go_on(world: W
     upstream.say(leave="End the program")
     await add(world.admin, "bad", command=upstream.command)
     await add(world.admin)
+    assert await text(world.planner, "up__echo", text="x") == "x"
     assert await outcome(call(world.planner, "bad__leave")) == "GATEWAY_SERVER_FAILED"
     health = next(health for key, health in world.app.gateway.connections._health.items() if key.server == "bad")
     world.app.gateway.connections._commands = False

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import mcp_types as types
 import pytest
-import uvicorn
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from support import forked_python
 from support.approvals import QUESTION, Asking, pending
+from support.gateway import serving
 from support.team import LEGACY, MODERN
 from support.world import SESSION
-from weftline.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,19 +86,8 @@ class User:
 async def served(world: World, rule: Asking) -> AsyncIterator[str]:
     """Serve the world's App over HTTP, with a rule."""
     world.app.guards.install(rule)
-    application = HttpApplication(world.app)
-    config = uvicorn.Config(application.asgi, port=0, log_config=None, lifespan="on")
-    server = uvicorn.Server(config)
-    socket = config.bind_socket()
-    serving = asyncio.create_task(server.serve([socket]))
-    try:
-        while not server.started:  # noqa: ASYNC110 - uvicorn has no event to wait for
-            await asyncio.sleep(0.01)
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}/mcp"
-    finally:
-        server.should_exit = server.force_exit = True
-        application.mcp.end_streams()
-        await serving
+    async with serving(world) as url:
+        yield url
 
 
 @asynccontextmanager

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import uvicorn
+
 from support import mcp_upstream
+from weftline.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.world import Caller
+    from support.world import Caller, World
 
 COMMAND = shlex.join([sys.executable, mcp_upstream.__file__])
 
@@ -40,3 +46,21 @@ async def call(caller: Caller, name: str, **arguments: Any) -> Any:
 async def text(caller: Caller, name: str, **arguments: Any) -> str:
     answer = await call(caller, name, **arguments)
     return answer["content"][0]["text"]
+
+
+@asynccontextmanager
+async def serving(world: World) -> AsyncIterator[str]:
+    """Serve the world's App over HTTP; yields the address of its MCP endpoint."""
+    application = HttpApplication(world.app)
+    config = uvicorn.Config(application.asgi, port=0, log_config=None, lifespan="on")
+    server = uvicorn.Server(config)
+    socket = config.bind_socket()
+    task = asyncio.create_task(server.serve([socket]))
+    try:
+        while not server.started:  # noqa: ASYNC110 - uvicorn has no event to wait for
+            await asyncio.sleep(0.01)
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = server.force_exit = True
+        application.mcp.end_streams()
+        await task

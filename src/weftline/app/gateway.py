@@ -32,6 +32,7 @@ from weftline.prompts.gateway.operations import CallGatewayTool, ToolCalled
 from weftline.prompts.gateway.registry import definition
 from weftline.prompts.gateway.sql import GatewayStore
 from weftline.prompts.tools.model import LOADED
+from weftline.prompts.tools.sql import SelectionStore
 from weftline.safety.trust.gate import ContentBlocked, ContentGate, IncomingContent
 from weftline.safety.trust.model import Source
 from weftline.storage.sql.database import Scope, caller_scope
@@ -122,7 +123,8 @@ class McpGateway:
     async def listed(self, actor: Actor, profile: str | None = None) -> list[ToolView]:
         """Return the tools of servers to list for a caller: those of its step, or all of them if they are few.
 
-        Profiles that list everything list them all; of many, weftline_tools finds the ones that a task needs.
+        Of many, those that were last chosen for its task; weftline_tools finds the others. Profiles that list
+        everything list them all.
         """
         views = await self.usable(actor)
         if actor.step is not None:
@@ -130,7 +132,22 @@ class McpGateway:
         chosen = parse_tool_profile(profile or actor.tools or self._profile)
         if chosen.everything or chosen.whole.issuperset(GROUPS["gateway"]):
             return list(views.values())
-        return list(views.values()) if chosen.lean and len(views) <= LOADED else []
+        if not chosen.lean:
+            return []
+        if len(views) <= LOADED:
+            return list(views.values())
+        selection = await self._database.read(
+            caller_scope(actor), lambda tx: SelectionStore(tx).latest(actor.principal_id, actor.bound_session)
+        )
+        loaded = () if selection is None or selection.step else selection.loaded
+        return [views[name] for name in loaded if name in views]
+
+    async def chosen_since(self, tenant: str, at: int) -> dict[str, int]:
+        """Return the agents of a tenant whose tools were chosen since a time, if lists follow from that."""
+        known = self._directories.get(tenant)
+        if known is None or len(known.views) <= LOADED:
+            return {}
+        return await self._database.read(Scope(tenant), lambda tx: SelectionStore(tx).chosen_since(at))
 
     async def usable(self, actor: Actor) -> dict[str, ToolView]:
         """Return the approved tools that a caller may call, by name."""

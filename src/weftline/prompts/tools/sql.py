@@ -174,6 +174,28 @@ class SelectionStore(SqlStore):
         )
         return None if row is None else RecordedSelection(row[0], row[1], *_lists(row[2]))
 
+    async def latest(self, agent_id: str, session_id: str | None = None) -> RecordedSelection | None:
+        """Return the newest selection of an agent: of a session, if one is given."""
+        of_session = "" if session_id is None else "AND session_id = $3 "
+        row = await self._tx.one(
+            "SELECT task_digest, step, tools FROM tool_selections "  # noqa: S608 - our own
+            f"WHERE tenant = $1 AND agent_id = $2 {of_session}ORDER BY selected_at DESC LIMIT 1",
+            self._tenant,
+            agent_id,
+            *([] if session_id is None else [session_id]),
+        )
+        return None if row is None else RecordedSelection(row[0], row[1], *_lists(row[2]))
+
+    async def chosen_since(self, at: int) -> dict[str, int]:
+        """Return the agents that tools were chosen for since a time, and when last."""
+        rows = await self._tx.all(
+            "SELECT agent_id, MAX(selected_at) FROM tool_selections WHERE tenant = $1 AND selected_at >= $2 "
+            "GROUP BY agent_id",
+            self._tenant,
+            at,
+        )
+        return {str(agent_id): int(selected_at) for agent_id, selected_at in rows}
+
     async def put(self, session_id: str, agent_id: str, selection: RecordedSelection, now: int) -> None:
         lists = msgspec.json.encode((selection.loaded, selection.named)).decode()
         await self._tx.run(

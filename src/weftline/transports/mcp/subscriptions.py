@@ -14,12 +14,13 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
+from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import RateLimited, Unavailable, WeftlineError
 from weftline.transports.mcp.caller import answering, caller_of, connection_of
 from weftline.transports.resources import check_may_watch, follow_resource, parse_uri
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
     from mcp.server.connection import Connection
     from mcp.server.session import ServerSession
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
 
 # Tells MCP connections that their list of tools has changed: after a change of rights, of a profile or of a step.
 #
-# A list depends on the caller's access rules only, and every change of them advances the epoch of its tenant. So one
-# read for each tenant with such connections finds all changes, and lists are compared only then.
+# A list depends on the caller's access rules, and every change of them advances the epoch of its tenant. So one read
+# for each tenant with such connections finds all changes, and lists are compared only then. Where servers behind the
+# gateway have many tools, it depends on what was last chosen for the caller's task, too: another read finds it.
 
 _POLL_SECONDS = 1.0
+# Clocks of processes differ, and what was chosen earlier may be committed later.
+_OVERLAP_MICROS = 10_000_000
 
 
 class _KnownList(NamedTuple):
@@ -45,6 +49,7 @@ class _KnownList(NamedTuple):
 
     caller: McpCaller
     tenant: str
+    agent: str
     epoch: int | None
     views: list[ToolView]
 
@@ -55,6 +60,8 @@ class ToolListWatch:
     def __init__(self, app: App) -> None:
         self._app = app
         self._known: dict[Watcher, _KnownList] = {}
+        # When tools were last chosen for whom, of each tenant.
+        self._chosen: dict[str, dict[str, int]] = {}
         self._polling: asyncio.Task[None] | None = None
 
     async def add(self, watcher: Watcher, caller: McpCaller, actor: Actor) -> None:
@@ -69,20 +76,27 @@ class ToolListWatch:
 
     async def _listed(self, caller: McpCaller, actor: Actor) -> _KnownList:
         views = await self._app.listed_tools(actor, caller.tools, in_session=caller.session_id is not None)
-        return _KnownList(caller, actor.tenant, actor.epoch, views)
+        return _KnownList(caller, actor.tenant, actor.principal_id, actor.epoch, views)
 
     async def _poll(self) -> None:
         while self._known:
             await asyncio.sleep(_POLL_SECONDS)
             for tenant in {known.tenant for known in self._known.values()}:
                 try:
-                    await self._compare(tenant, await self._app.tenants.epoch(tenant))
+                    await self._compare(tenant, await self._app.tenants.epoch(tenant), await self._newly_chosen(tenant))
                 except Unavailable:
                     continue
 
-    async def _compare(self, tenant: str, epoch: int | None) -> None:
+    async def _newly_chosen(self, tenant: str) -> Collection[str]:
+        """Return the agents of a tenant for whose task other tools may have been chosen since the last look."""
+        since = to_micros(self._app.clock.now()) - _OVERLAP_MICROS
+        chosen = await self._app.gateway.chosen_since(tenant, since)
+        before, self._chosen[tenant] = self._chosen.get(tenant, {}), chosen
+        return {agent for agent, at in chosen.items() if before.get(agent) != at}
+
+    async def _compare(self, tenant: str, epoch: int | None, chosen: Collection[str]) -> None:
         for watcher, known in list(self._known.items()):
-            if known.tenant != tenant or known.epoch == epoch:
+            if known.tenant != tenant or (known.epoch == epoch and known.agent not in chosen):
                 continue
             try:
                 listed = await self._listed(known.caller, await self._app.identify(known.caller.call_context))
