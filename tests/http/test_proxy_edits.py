@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -293,6 +294,158 @@ async def test_a_database_that_fails_or_is_slow_has_a_result_forwarded_whole_for
         assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
     async with proxy(world, provider) as edited:
         assert (await edited.send("anthropic", messages)).body == body_of("anthropic", messages)
+
+
+def empty(form: str, call_id: str, how: str) -> dict[str, Any]:
+    """Return the message with the result of a tool that returned nothing."""
+    message = returned(form, call_id, "")
+    holder, field = {
+        "anthropic": lambda: (message["content"][0], "content"),
+        "openai_chat": lambda: (message, "content"),
+        "openai_responses": lambda: (message, "output"),
+        "gemini": lambda: (message["parts"][0]["functionResponse"]["response"], "output"),
+    }[form]()
+    holder.pop(field)
+    if how != "missing":
+        holder[field] = {"list": [], "null": None, "image": [{"type": "image", "source": {}}]}[how]
+    return message
+
+
+async def opened_by(edited: Edited, form: str, result: dict[str, Any], **arguments: Any) -> str:
+    """Return as JSON the result that a model is given for a call with these arguments."""
+    messages = [user(form, "Show me."), called(form, "o1", **arguments), result]
+    return json.dumps(messages_of(form, await edited.send(form, messages))[2], ensure_ascii=False)
+
+
+async def handle_for(edited: Edited, text: str) -> str:
+    """Let a result be shortened, and return the handle of its text."""
+    messages = [user("anthropic", f"Why? {len(text)}"), called("anthropic", "c1"), returned("anthropic", "c1", text)]
+    short = texts_of("anthropic", messages_of("anthropic", await edited.send("anthropic", messages))[2])
+    (handle,) = {named.handle for named in named_handles(short.encode())}
+    return handle
+
+
+@FORMS
+async def test_a_result_without_content_opens_a_handle_too(form: str, world: World, provider: Upstream) -> None:
+    async with proxy(world, provider) as edited:
+        handle = await handle_for(edited, FAILED)
+        for how in ("missing", "list", "null", "image"):
+            if form == "gemini" and how in {"list", "null", "image"}:
+                continue
+            sent = await opened_by(edited, form, empty(form, "o1", how), path=f"{handle}:251-251")
+            assert "request 250: ERROR connection refused" in sent
+            assert sent.count("image") == (how == "image")
+
+
+async def test_ranges_of_lines_are_all_opened_and_those_that_do_not_exist_are_named(
+    world: World, provider: Upstream
+) -> None:
+    async with proxy(world, provider) as edited:
+        handle = await handle_for(edited, FAILED)
+        result = returned("anthropic", "o1", "none")
+        both = await opened_by(edited, "anthropic", result, path=f"{handle}:3-4,251,499-700")
+        assert all(f"request {number}" in both for number in (2, 3, 250, 498, 499))
+        assert "lines 3 to 4 and 251 and 499 to 500 (it has 500 lines)" in both
+        beyond = await opened_by(edited, "anthropic", result, path=f"{handle}:900-950")
+        assert "it has 500 lines: none is 900 to 950" in beyond
+        assert "INFO" not in beyond
+        turned = await opened_by(edited, "anthropic", result, path=f"{handle}:12-11")
+        assert "request 10" in turned
+        assert "request 11" in turned
+
+
+async def test_lines_are_counted_by_line_feeds_everywhere(world: World, provider: Upstream) -> None:
+    lines = [f"{i:04} page\x0cof\u2028part\x85and\rrest {'x' * 30}" for i in range(1_200)]
+    async with proxy(world, provider) as edited:
+        for text in ("\n".join(lines), "\n".join(lines) + "\n", "\r\n".join(lines)):
+            handle = await handle_for(edited, text)
+            opened = await world.planner.call("conversation.open", handle=handle, first_line=700, last_line=700)
+            assert opened["lines"] == 1_200
+            assert opened["text"].rstrip("\r") == lines[699]
+            sent = await opened_by(edited, "anthropic", returned("anthropic", "o1", "none"), path=f"{handle}:700")
+            assert "0699 page" in sent
+            assert "0700 page" not in sent
+            assert "0698 page" not in sent
+
+
+PATTERNS: list[dict[str, Any]] = [
+    {"command": "grep -n 'ERROR connection' {}"},
+    {"command": ["bash", "-lc", "grep -n 'ERROR connection' {} | head"]},
+    {"command": "cat {} | grep -i 'error CONNECTION'"},
+    {"cmd": "rg 'ERROR (connection|link) refused$' {}"},
+    {"cmd": ["grep", "-E", "ERROR (connection|link)", "{}"]},
+    {"command": r"grep 'ERROR con\|ERROR link' {}"},
+    {"pattern": r"request 250\b", "path": "{}"},
+    {"pattern": r"REQUEST 250:", "path": "{}", "-i": True},
+    {"tool": "search", "input": {"regex": "ERROR", "file": "{}"}},
+]
+
+
+@pytest.mark.parametrize("arguments", PATTERNS)
+async def test_a_call_with_a_pattern_gets_the_lines_that_match(
+    arguments: dict[str, Any], world: World, provider: Upstream
+) -> None:
+    async with proxy(world, provider) as edited:
+        handle = await handle_for(edited, FAILED)
+        given = json.loads(json.dumps(arguments).replace("{}", handle))
+        for form in PATHS:
+            sent = await opened_by(edited, form, returned(form, "o1", "grep: no such file"), **given)
+            assert "251:2026-11-02 10:04:10 INFO worker handled request 250: ERROR connection refused" in sent
+            assert sent.count("INFO worker") == 1
+            assert "1 of its 500 lines" in sent
+
+
+async def test_a_pattern_without_a_match_or_that_is_none_is_said(world: World, provider: Upstream) -> None:
+    async with proxy(world, provider) as edited:
+        handle = await handle_for(edited, FAILED)
+        result = returned("anthropic", "o1", "none")
+        without = await opened_by(edited, "anthropic", result, command=f"grep unseen {handle}")
+        assert "0 of its 500 lines, those that match 'unseen'" in without
+        assert "INFO worker" not in without
+        # What cannot be told opens the whole text.
+        for command in (f"grep '(' -E {handle}", f"grep -v INFO {handle}", f"grep '{handle}"):
+            assert "request 499" in await opened_by(edited, "anthropic", result, command=command)
+        around = await opened_by(edited, "anthropic", result, command=f"grep -C1 ERROR {handle}")
+        assert around.count("INFO worker") == 3
+
+
+async def test_a_text_above_the_limit_is_opened_in_part_and_says_where_it_goes_on(
+    world: World, provider: Upstream
+) -> None:
+    text = "\n".join(f"{i:06} {'abcdefgh' * 6}" for i in range(4_000))
+    async with proxy(world, provider) as edited:
+        handle = await handle_for(edited, text)
+        result = returned("anthropic", "o1", "none")
+        sent = await opened_by(edited, "anthropic", result, path=handle)
+        assert len(sent) < 120_000
+        (rest,) = re.findall(rf"lines ([\d,]+) to 4,000 left out: ask for {handle}:(\d+)-4000", sent)
+        first = int(rest[1])
+        assert rest[0] == f"{first:,}"
+        assert f"{first - 2:06} abc" in sent
+        assert f"{first - 1:06} abc" not in sent
+        following = await opened_by(edited, "anthropic", result, path=f"{handle}:{first}-4000")
+        assert f"{first - 1:06} abc" in following
+        many = await opened_by(edited, "anthropic", result, command=f"grep abc {handle}")
+        assert "the first 200 of its 4,000 lines" in many
+
+
+@FORMS
+async def test_an_id_of_a_call_that_comes_again_opens_what_the_new_call_asks_for(
+    form: str, world: World, provider: Upstream
+) -> None:
+    async with proxy(world, provider) as edited:
+        handle = await handle_for(edited, FAILED)
+        messages = [user(form, "Show me.")]
+        for line in (11, 251, 499):
+            messages += [called(form, "same", path=f"{handle}:{line}"), returned(form, "same", "none")]
+            sent = messages_of(form, await edited.send(form, messages))
+        texts = [texts_of(form, message) for message in sent[2::2]]
+        assert [f"request {number}" in text for text, number in zip(texts, (10, 250, 498), strict=True)] == [True] * 3
+        assert all(text.count("INFO worker") == 1 for text in texts)
+        # A line of another conversation with the same id of a call.
+        other = [user(form, "Show me."), called(form, "same", path=f"{handle}:30"), returned(form, "same", "none")]
+        again = texts_of(form, messages_of(form, await edited.send(form, other))[2])
+        assert "request 29" in again
 
 
 async def test_handles_open_for_their_agent_only(world: World, provider: Upstream) -> None:

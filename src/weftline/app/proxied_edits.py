@@ -51,7 +51,8 @@ from weftline.windows.conversations.edits import (
     splices_of,
     system_part,
 )
-from weftline.windows.conversations.handles import named_handles
+from weftline.windows.conversations.handle_searches import search_of
+from weftline.windows.conversations.handles import MAX_NAMED, named_handles
 from weftline.windows.conversations.recognition import request_keys
 from weftline.windows.conversations.shortened_results import shorten_result
 from weftline.windows.conversations.sql import ConversationStore, EditStore
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from weftline.storage.sql.unit_of_work import Injector
     from weftline.windows.compaction.sql import AppliedCompaction
     from weftline.windows.conversations.edits import EditablePart, Splice
+    from weftline.windows.conversations.handles import NamedLines
 
 _log = logging.getLogger("weftline.proxy")
 _ENCODING = b"content-encoding"
@@ -516,7 +518,7 @@ class _Editing:
             texts = await self._edits.read_outputs(self._key, [named.handle for named in asked])
             known = [named for named in asked if named.handle in texts]
             if known:
-                return _opened(result, ((named.place, named.select(texts[named.handle])) for named in known))
+                return await TEXT_THREADS.run(_opened, result, known, texts)
         if result.is_error:
             return None
         shortened = await TEXT_THREADS.run(shorten_result, result, self._settings.trim_tokens)
@@ -535,12 +537,20 @@ class _Editing:
         )
 
 
-def _opened(result: ToolResult, asked: Iterable[tuple[str, str]]) -> Edit | None:
+def _opened(result: ToolResult, asked: Sequence[NamedLines], texts: Mapping[str, str]) -> Edit | None:
     """Return the edit that adds texts to the result of the call that asked for them; None if it has them already."""
     given = "\n".join(result.decoded(number) for number in range(len(result.texts)))
-    added = "".join(
-        f"\n[Weftline: the text of {place}]\n{text}\n[End of {place}]" for place, text in asked if text not in given
-    )
+    added = ""
+    for named in asked[:MAX_NAMED]:
+        search = None if named.ranges else search_of(result.arguments, named.handle)
+        found = search and search.opened(named.handle, texts[named.handle])
+        place, text = found or named.opened(texts[named.handle])
+        if not text:
+            added += f"\n[Weftline: nothing is added of {place}]"
+        elif text not in given:
+            added += f"\n[Weftline: the text of {place}]\n{text}\n[End of {named.handle}]"
+    if len(asked) > MAX_NAMED:
+        added += f"\n[Weftline: {len(asked) - MAX_NAMED} more handles are named here: ask for {MAX_NAMED} at a time]"
     return Edit(added=added, saved=-approximate_tokens(added)) if added else None
 
 

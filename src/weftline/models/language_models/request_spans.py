@@ -6,6 +6,7 @@ that its address says exactly where it stands.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -87,6 +88,17 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 
 
+class TextRoom(NamedTuple):
+    """Where a text has room in a result without one: at the end of a list, the start of an object, or for a null.
+
+    ``before`` and ``after`` are what stands around the text there.
+    """
+
+    place: Raw
+    before: bytes = b""
+    after: bytes = b""
+
+
 class ToolResult(NamedTuple):
     """A result of a tool. ``texts``: its texts as JSON strings; ``arguments``: those of its call, as JSON."""
 
@@ -95,6 +107,7 @@ class ToolResult(NamedTuple):
     texts: tuple[Raw, ...]
     is_error: bool
     arguments: bytes
+    room: TextRoom | None = None
 
     def decoded(self, number: int) -> str:
         """Return one of its texts; raises msgspec.MsgspecError if it is not valid."""
@@ -166,15 +179,14 @@ def read_spans(form: RequestForm, body: bytes) -> SpannedRequest | None:
         }.get(form, UNSET)
         messages: list[SpannedMessage] = []
         results: list[ToolResult] = []
-        calls: dict[str, list[bytes]] = {}
+        calls = _Calls()
         has_marks = any(mark in body for mark in _MARKS)
         for at, raw in enumerate(raws):
             item = _item.decode(raw)
-            for result in _READ[form](item, calls):
-                given_to = calls.get(result.call_id)
-                # Calls of Gemini may have no id: their results are in the order of the calls.
-                arguments = b"" if not given_to else given_to.pop(0) if len(given_to) > 1 else given_to[0]
-                results.append(result._replace(message=at, arguments=arguments))
+            results += [
+                result._replace(message=at, arguments=calls.take(result.call_id))
+                for result in _READ[form](raw, item, calls)
+            ]
             messages.append(_message(form, raw, item, has_marks=has_marks))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
@@ -219,43 +231,78 @@ def _role(form: RequestForm, item: _Item) -> str:
     return "tool" if item.role == "tool" else "user"
 
 
-def _anthropic(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
-    for block in _blocks_of(item.content):
+class _Calls:
+    """Arguments of calls by id. An id may come again: a result is that of the first call that has none yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[bytes]] = {}
+        self._answered: dict[str, bytes] = {}
+
+    def add(self, call_id: str, arguments: Raw) -> None:
+        self._waiting.setdefault(call_id, deque()).append(bytes(arguments))
+
+    def take(self, call_id: str) -> bytes:
+        """Return the arguments of the call of a result; of a second result of a call the same ones."""
+        if self._waiting.get(call_id):
+            self._answered[call_id] = self._waiting[call_id].popleft()
+        return self._answered.get(call_id, b"")
+
+
+def _anthropic(_raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
+    raws: list[Raw] = []
+    for at, block in enumerate(_blocks_of(item.content)):
         if block.type == "tool_result":
-            yield _result(block.tool_use_id, _texts(block.content), is_error=bool(block.is_error))
+            if isinstance(block.content, UnsetType) and isinstance(item.content, Raw):
+                raws = raws or _raws.decode(item.content)
+            room = _room(block.content, raws[at] if raws else None, b'"content":', b"text")
+            yield _result(block.tool_use_id, _texts(block.content), room, is_error=bool(block.is_error))
         elif block.type == "tool_use" and not isinstance(block.input, UnsetType):
-            calls.setdefault(str(block.id), []).append(bytes(block.input))
+            calls.add(str(block.id), block.input)
 
 
-def _chat(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
+def _chat(raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
     if item.role == "tool":
-        yield _result(item.tool_call_id, _texts(item.content))
+        room = _room(item.content, raw, b'"content":', b"text")
+        yield _result(item.tool_call_id, _texts(item.content), room)
     for call in item.tool_calls or ():
         if not isinstance(call.function.arguments, UnsetType):
-            calls.setdefault(str(call.id), []).append(bytes(call.function.arguments))
+            calls.add(str(call.id), call.function.arguments)
 
 
-def _responses(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
+def _responses(raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
     given = item.arguments if isinstance(item.input, UnsetType) else item.input
     if item.type in _RESPONSES_RESULTS:
-        yield _result(item.call_id, _texts(item.output))
+        room = _room(item.output, raw, b'"output":', b"input_text")
+        yield _result(item.call_id, _texts(item.output), room)
     elif isinstance(item.call_id, str) and not isinstance(given, UnsetType):
-        calls.setdefault(item.call_id, []).append(bytes(given))
+        calls.add(item.call_id, given)
 
 
-def _gemini(item: _Item, calls: dict[str, list[bytes]]) -> Iterator[ToolResult]:
+def _gemini(_raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
     for part in _parts_of(item.parts):
         call, response = part.function_call, part.function_response
         if call is not None and not isinstance(call.args, UnsetType):
-            calls.setdefault(str(call.id or call.name), []).append(bytes(call.args))
+            calls.add(str(call.id or call.name), call.args)
         if response is not None and not isinstance(response.response, UnsetType):
-            fields = _fields.decode(response.response) if _starts(response.response, b"{") else {}
+            is_object = _starts(response.response, b"{")
+            fields = _fields.decode(response.response) if is_object else {}
             texts = tuple(value for value in fields.values() if _starts(value, b'"'))
-            yield _result(response.id or response.name, texts, is_error="error" in fields)
+            name = b'"weftline":' if "output" in fields else b'"output":'
+            room = TextRoom(response.response, name) if is_object else None
+            yield _result(response.id or response.name, texts, room, is_error="error" in fields)
+
+
+def _room(content: Raw | UnsetType, holder: Raw | None, field: bytes, block: bytes) -> TextRoom | None:
+    """Return the room in a content that is a list of blocks or null, or in the object that has none."""
+    if isinstance(content, UnsetType):
+        return None if holder is None else TextRoom(holder, field)
+    if _starts(content, b"["):
+        return TextRoom(content, b'{"type":"%b","text":' % block, b"}")
+    return TextRoom(content) if _starts(content, b"n") else None
 
 
 # Yields the results of tools in a message, and notes the arguments of calls by id.
-_READ: dict[RequestForm, Callable[[_Item, dict[str, list[bytes]]], Iterator[ToolResult]]] = {
+_READ: dict[RequestForm, Callable[[Raw, _Item, _Calls], Iterator[ToolResult]]] = {
     "anthropic": _anthropic,
     "openai_chat": _chat,
     "openai_responses": _responses,
@@ -263,8 +310,14 @@ _READ: dict[RequestForm, Callable[[_Item, dict[str, list[bytes]]], Iterator[Tool
 }
 
 
-def _result(call_id: Any, texts: tuple[Raw, ...], *, is_error: bool = False) -> ToolResult:  # noqa: ANN401 - JSON
-    return ToolResult(0, str(call_id), texts, is_error, b"")
+def _result(
+    call_id: Any,  # noqa: ANN401 - JSON
+    texts: tuple[Raw, ...],
+    room: TextRoom | None,
+    *,
+    is_error: bool = False,
+) -> ToolResult:
+    return ToolResult(0, str(call_id), texts, is_error, b"", room)
 
 
 def _texts(content: Raw | UnsetType) -> tuple[Raw, ...]:

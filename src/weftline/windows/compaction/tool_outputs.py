@@ -288,6 +288,12 @@ def slim_output(text: str, target_tokens: int, count: TokenCounter, wanted: froz
     return _rendered(lines, chosen, kind)
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text as they are counted everywhere: by line feeds, as ``wc``, ``sed`` and ``grep`` do."""
+    lines = text.split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
 def references(text: str) -> Iterator[str]:
     """Yield the names, numbers, paths and addresses in a text."""
     return (match.rstrip(".:") for match in _TOKEN.findall(text) if _DISTINCTIVE.search(match))

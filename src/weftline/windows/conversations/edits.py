@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from weftline.models.language_models.conversation_requests import RequestForm
-    from weftline.models.language_models.request_spans import SpannedRequest
+    from weftline.models.language_models.request_spans import SpannedRequest, TextRoom
 
 # A result with fewer bytes is not shortened, whatever the settings.
 _MIN_BYTES = 3_000
@@ -89,9 +89,13 @@ def editable_results(request: SpannedRequest) -> list[EditablePart]:
     found = []
     for result in request.results:
         is_asked = bool(named_handles(result.arguments))
-        if not result.texts or not (is_asked or sum(len(memoryview(text)) for text in result.texts) >= _MIN_BYTES):
+        if not is_asked and sum(len(memoryview(text)) for text in result.texts) < _MIN_BYTES:
             continue
-        digest = _digest(result.call_id.encode(), *(bytes(text) for text in result.texts))
+        if not result.texts and result.room is None:
+            continue
+        # What is opened depends on what the call asks for: ids of calls may come again.
+        asked = (result.arguments,) if is_asked else ()
+        digest = _digest(result.call_id.encode(), *(bytes(text) for text in result.texts), *asked)
         occurrences[digest] += 1
         found.append(EditablePart(f"r{digest}.{occurrences[digest]}", result, result.message >= first_new))
     return found
@@ -163,7 +167,10 @@ def splices_of(request: SpannedRequest, result: ToolResult | None, edit: Edit) -
     texts = {number: result.texts[number] for number in edit.texts}
     splices = [Splice(request.span(raw), _encode(edit.texts[number])) for number, raw in texts.items()]
     if edit.added:
-        splices.append(_appended(request, result.texts[-1], edit.added))
+        if result.texts:
+            splices.append(_appended(request, result.texts[-1], edit.added))
+        elif result.room is not None:
+            splices.append(_filled(request, result.room, edit.added.lstrip("\n")))
     return splices
 
 
@@ -182,6 +189,21 @@ def _appended(request: SpannedRequest, text: Raw, added: str) -> Splice:
     """Return the splice that adds to the end of a JSON string."""
     end = request.span(text).stop - 1
     return Splice(slice(end, end), _encode(added)[1:-1])
+
+
+def _filled(request: SpannedRequest, room: TextRoom, added: str) -> Splice:
+    """Return the splice that makes a text the content of a result without any."""
+    span = request.span(room.place)
+    content = b"%b%b%b" % (room.before, _encode(added), room.after)
+    match bytes(memoryview(room.place)[:1]):
+        case b"[":
+            is_empty = not bytes(memoryview(room.place)[1:-1]).strip()
+            return Splice(_at(span.stop - 1), content if is_empty else b"," + content)
+        case b"{":
+            is_empty = not bytes(memoryview(room.place)[1:-1]).strip()
+            return Splice(_at(span.start + 1), content if is_empty else content + b",")
+        case _:
+            return Splice(span, content)
 
 
 def _digest(*parts: bytes) -> str:

@@ -19,6 +19,7 @@ from weftline.models.proxied_calls import ProxiedCallStore
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
 from weftline.state.agent_context.settings import ProxyMode
 from weftline.windows.agent_settings import proxy_settings
+from weftline.windows.compaction.tool_outputs import lines_of
 from weftline.windows.conversations.handles import HANDLE_PATTERN, NamedLines
 from weftline.windows.conversations.sql import EditStore
 from weftline.windows.service import Windows
@@ -149,10 +150,10 @@ async def open_output(request: OpenOutput, windows: Windows, edits: EditStore) -
     text = (await edits.outputs(agent_id, [request.handle])).get(request.handle)
     if text is None:
         raise OutputNotFound(f"There is no result '{request.handle}'.", resource_id=request.handle)
-    lines = text.count("\n") + 1
+    lines = len(lines_of(text))
     first, last = request.first_line, request.last_line
     if first is not None or last is not None:
-        text = NamedLines(request.handle, first or 1, lines if last is None else last).select(text)
+        text = NamedLines(request.handle, ((first or 1, lines if last is None else last),)).select(text)
     return OutputOpened(handle=request.handle, text=text, lines=lines)
 
 

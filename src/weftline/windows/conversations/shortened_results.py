@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weftline.kernel.ports import approximate_tokens
-from weftline.windows.compaction.tool_outputs import slim_output
+from weftline.windows.compaction.tool_outputs import lines_of, slim_output
 from weftline.windows.conversations.edits import Edit
 from weftline.windows.conversations.handles import handle_of
 
@@ -113,7 +113,7 @@ def _reading(handle: str) -> str:
 
 def _note(text: str, missing: str, reading: str) -> str:
     """Return the line that says what is missing, and how to read it."""
-    lines = text.count("\n") + 1
+    lines = len(lines_of(text))
     return (
         f"[Weftline shortened this result of {len(text):,} characters in {lines:,} lines: {missing}. To read the "
         f"whole, {reading}.]"
