@@ -30,7 +30,7 @@ from weftline.models.language_models.content import (
     ToolCall,
     ToolDefinition,
 )
-from weftline.models.language_models.conversation_requests import render
+from weftline.models.language_models.wire_forms import render
 from weftline.providers.prices import PriceTable
 from weftline.testing.prompt_cache import CacheSimulator
 

@@ -1,4 +1,4 @@
-"""No file contains the names of internal working documents, or the name that the product had before."""
+"""No file has names of internal working documents, the name that the product had before, or marks of a merge."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ DATA, SAMPLE = ROOT / "evals/data", ROOT / "src/weftline/validation/statements.j
 INTERNAL = re.compile(r"(?<!random[ _-])(?<!manual_)seed|(?<!know)ledger", re.IGNORECASE)
 # Another product on PyPI has this name. A word piece of a vocabulary is no name, and this file has to spell it.
 FORMER_NAME = re.compile(r"weft(?!line)", re.IGNORECASE)
+CONFLICT = re.compile(r"^(?:<{7}|\|{7}|>{7})(?: |$)", re.MULTILINE)
 
 
 def listed() -> set[Path]:
@@ -60,3 +61,9 @@ def test_no_file_has_the_former_name_of_the_product() -> None:
 
 def test_the_walk_finds_every_file_that_git_lists() -> None:
     assert listed() <= walked()
+
+
+def test_no_file_has_a_conflict_of_a_merge() -> None:
+    texts = {path: path.read_text("utf-8", errors="replace") for path in (listed() or walked())}
+    assert [path.relative_to(ROOT) for path, text in texts.items() if CONFLICT.search(text)] == []
+    assert CONFLICT.search("a\n" + ">" * 7 + " other branch\n")

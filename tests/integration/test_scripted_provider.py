@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from support.scripted_provider import FORMS, Answer, ScriptedProvider, invalid, scripted_provider
-from weftline.models.language_models import conversation_requests
+from weftline.models.language_models import wire_forms
 from weftline.models.language_models.answer_usage import normalise_usage
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.content import (
@@ -39,18 +39,18 @@ def prompt(form: str, talk: list[ConversationMessage]) -> Prompt:
 async def send(
     provider: ScriptedProvider, form: Any, talk: list[ConversationMessage], **options: Any
 ) -> httpx2.Response:
-    body = conversation_requests.render(form, prompt(form, talk), CATALOG.find(MODELS[form]))
+    body = wire_forms.render(form, prompt(form, talk), CATALOG.find(MODELS[form]))
     async with httpx2.AsyncClient(base_url=provider.url, **options) as client:
-        return await client.post(PATHS[form], content=conversation_requests.encode_body(body))
+        return await client.post(PATHS[form], content=wire_forms.encode_body(body))
 
 
 def answered(form: Any, answer: dict[str, Any]) -> list[ConversationMessage]:
     """The messages of an answer, parsed as the caller would send them back."""
     if form == "openai_chat":
-        return conversation_requests.parse(form, [answer["choices"][0]["message"]]).messages
+        return wire_forms.parse(form, [answer["choices"][0]["message"]]).messages
     if form == "openai_responses":
-        return conversation_requests.parse(form, answer["output"]).messages
-    return conversation_requests.parse(form, [{"role": "assistant", "content": answer["content"]}]).messages
+        return wire_forms.parse(form, answer["output"]).messages
+    return wire_forms.parse(form, [{"role": "assistant", "content": answer["content"]}]).messages
 
 
 @pytest.mark.parametrize("form", sorted(MODELS))

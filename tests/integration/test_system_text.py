@@ -9,7 +9,7 @@ import pytest
 from support.assemblies import assemble, ingest
 from support.red_team import blocked, security_events
 from support.world import SESSION, outcome, refused
-from weftline.models.language_models import conversation_requests
+from weftline.models.language_models import wire_forms
 from weftline.prompts.assembly.gather import drafts_of
 from weftline.validation.self_modification import attempts, system_events
 
@@ -172,7 +172,7 @@ async def test_those_above_an_agent_write_its_system_text(world: World) -> None:
 
 async def plant(caller: Caller, messages: list[dict[str, Any]], *events: dict[str, Any], **where: Any) -> None:
     """Add events with the ids of messages given inline, as windows of earlier releases may have them."""
-    names = [draft.event_id for draft in drafts_of(conversation_requests.parse("openai_chat", messages).messages)]
+    names = [draft.event_id for draft in drafts_of(wire_forms.parse("openai_chat", messages).messages)]
     early = [{"event_id": name, **each} for name, each in zip(names, events, strict=False)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weftline.windows.ingest.INLINE_ID", "no id begins with this")

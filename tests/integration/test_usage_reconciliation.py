@@ -17,7 +17,7 @@ from support.scripted_provider import FORMS, Answer, scripted_provider
 from support.world import SESSION, outcome
 from weftline.jobs.figures import ROLL_UP
 from weftline.kernel.clock import to_micros
-from weftline.models.language_models import conversation_requests
+from weftline.models.language_models import wire_forms
 from weftline.models.metering import CALL_KINDS, MAX_KEYS, NewUsageEntry, UsageKey, UsageSums, max_rows
 from weftline.models.sql import UsageStore
 from weftline.storage.sql.database import Scope
@@ -98,7 +98,7 @@ async def _call_model(provider: ScriptedProvider, caller: Caller, form: Any, num
     await caller.call("context.ingest", session_id=SESSION, events=[event])
     prompt = await assemble(caller, f"Step {number}.", model=MODELS[form], form=form)
     async with httpx2.AsyncClient(base_url=provider.url) as client:
-        answered = await client.post(PATHS[form], content=conversation_requests.encode_body(prompt["body"]))
+        answered = await client.post(PATHS[form], content=wire_forms.encode_body(prompt["body"]))
     assert answered.status_code == 200, answered.text
     where = {"session_id": SESSION, "receipt_id": prompt["receipt_id"]}
     return prompt, await caller.call("context.emit_metrics", **where, usage=answered.json()["usage"], latency_ms=250)

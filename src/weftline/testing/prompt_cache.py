@@ -26,6 +26,8 @@ from weftline.kernel.ports import TokenCounter, approximate_tokens
 from weftline.models.language_models.answer_usage import Usage
 from weftline.models.language_models.catalog import CacheRules, ModelInfo, Rates
 from weftline.models.language_models.content import CACHE_MARKS, WireForm
+from weftline.models.language_models.rendering import RequestSegment
+from weftline.models.language_models.wire_forms import FORMS
 
 # Breakpoints that OpenAI considers when it looks for an entry.
 _OPENAI_READS = 80
@@ -193,57 +195,17 @@ class CacheSimulator:
 
 def _segments(form: WireForm, body: dict[str, Any], rules: CacheRules, count: TokenCounter) -> Iterator[_Segment]:
     """Yield the parts of a request in hashed order: tools, system, messages."""
-    for tool in body.get("tools", ()):
-        yield _segment("tool", tool, rules, count)
-    if form == "anthropic":
-        yield from _anthropic_segments(body, rules, count)
-        return
-    if form == "openai_responses" and body.get("instructions"):
-        yield _segment("system", {"text": body["instructions"]}, rules, count)
-    items = body.get("input" if form == "openai_responses" else "messages", ())
-    for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
-        yield from _openai_segments(item, rules, count)
-
-
-def _anthropic_segments(body: dict[str, Any], rules: CacheRules, count: TokenCounter) -> Iterator[_Segment]:
-    found = [_segment("system", block, rules, count) for block in _blocks(body.get("system") or ())]
-    # A change of these invalidates the messages, not tools and system.
-    options = _encode([body.get("tool_choice"), body.get("thinking")]).decode()
-    for message in body.get("messages", ()):
-        role = f"{message['role']}:{options}"
-        found.extend(_segment(role, block, rules, count) for block in _blocks(message["content"]))
-    if "cache_control" in body and found:
-        found[-1] = found[-1]._replace(ttl=_ttl(body["cache_control"], rules))
-    yield from found
-
-
-def _openai_segments(item: dict[str, Any], rules: CacheRules, count: TokenCounter) -> Iterator[_Segment]:
-    """Yield the blocks of a message or item; the rest of it belongs to its last block."""
-    role = str(item.get("role") or item.get("type"))
-    ends_turn = role in {"user", "tool"} or role.endswith("_output")
-    rest = {name: value for name, value in item.items() if name not in {"content", "type", *CACHE_MARKS}}
-    blocks = _blocks(item.get("content") or ())
-    for block in blocks[:-1]:
-        yield _segment(role, block, rules, count)
-    last = blocks[-1] if blocks else {}
-    yield _segment(role, {**rest, "content": last}, rules, count, mark=last)._replace(ends_turn=ends_turn)
-
-
-def _blocks(content: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - JSON
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return list(content)
-
-
-def _segment(
-    role: str, block: dict[str, Any], rules: CacheRules, count: TokenCounter, mark: dict[str, Any] | None = None
-) -> _Segment:
-    given = block if mark is None else mark
-    marked = next((given[name] for name in CACHE_MARKS if name in given), None)
-    plain = _without_marks(block)
-    text = _encode([role, plain]).decode()
-    tokens = count(_encode(plain).decode())
-    return _Segment(text, tokens, str(block.get("type", "")), None if marked is None else _ttl(marked, rules))
+    tools = (RequestSegment("tool", tool, tool) for tool in body.get("tools", ()))
+    for role, content, marked, ends_turn in (*tools, *FORMS[form].segments(body)):
+        mark = next((marked[name] for name in CACHE_MARKS if name in marked), None)
+        plain = _without_marks(content)
+        yield _Segment(
+            text=_encode([role, plain]).decode(),
+            tokens=count(_encode(plain).decode()),
+            kind=str(content.get("type", "")),
+            ttl=None if mark is None else _ttl(mark, rules),
+            ends_turn=ends_turn,
+        )
 
 
 def _without_marks(value: dict[str, Any]) -> dict[str, Any]:

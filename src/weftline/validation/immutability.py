@@ -10,6 +10,8 @@ import msgspec
 
 from weftline.history.model import blob_hash
 from weftline.kernel.errors import SelfModification, WeftlineError
+from weftline.models.language_models.content import PROMPT_FORMS
+from weftline.models.language_models.wire_forms import MESSAGES_FIELDS, SYSTEM_FIELDS
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.testing.clock import FrozenClock
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from weftline.kernel.transaction import Transaction
     from weftline.settings import Settings
 
-_FORMS = ("neutral", "openai_chat", "openai_responses", "anthropic")
 _ALTERATIONS = 5
 # Log rows and events are collapsed by minute.
 _OVER_A_MINUTE = 61
@@ -237,7 +238,9 @@ async def _is_quoted(attacker: TenantCaller, name: str, event: dict[str, Any], t
         prompt = await attacker.call("context.assemble", session_id=session, task_description="Go on.")
         receipt = prompt["receipt_id"]
         await attacker.call("context.validate_prompt", receipt_id=receipt, body=prompt["body"])
-        bodies = [(await attacker.call("receipt.replay", receipt_id=receipt, form=form))["body"] for form in _FORMS]
+        bodies = [
+            (await attacker.call("receipt.replay", receipt_id=receipt, form=form))["body"] for form in PROMPT_FORMS
+        ]
         if answer["events"][0].get("shown_as") != "data" or any(_speaks(body, text) for body in bodies):
             return False
     return True
@@ -245,8 +248,8 @@ async def _is_quoted(attacker: TenantCaller, name: str, event: dict[str, Any], t
 
 def _speaks(body: dict[str, Any], text: str) -> bool:
     """Tell whether a text is in the system prompt of a body, or anywhere outside of a data element."""
-    messages = body.get("messages") or body.get("input") or []
-    system = [body.get("system"), body.get("instructions")]
+    messages = [message for name in MESSAGES_FIELDS for message in body.get(name) or ()]
+    system = [body.get(name) for name in SYSTEM_FIELDS]
     system += [each for each in messages if each.get("role") in {"system", "developer"}]
     outside = re.sub(r"<weftline:data.*?</weftline:data>", "", _json(body))
     return any(_json(text)[1:-1] in place for place in (_json(system), outside))

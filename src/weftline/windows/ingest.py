@@ -18,7 +18,7 @@ from weftline.kernel.fields import Fraction, Name, ShortText, new_id
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
 from weftline.models.language_models.content import ConversationMessage, Role, ToolCall, WireForm
-from weftline.models.language_models.conversation_requests import check_native, with_parts
+from weftline.models.language_models.wire_forms import check_native, with_parts
 from weftline.safety.trust.gate import ContentBlocked
 from weftline.safety.trust.model import DerivedFrom, TrustInfo
 from weftline.sessions.messages.model import ProtectedCategory

@@ -16,7 +16,7 @@ from weftline.kernel.fields import Fraction, Name, ShortText
 from weftline.kernel.identity import HUMAN, SUBAGENT, SYSTEM_ID, PrincipalKind, principal_of
 from weftline.kernel.ports import approximate_tokens
 from weftline.models.language_models.content import ConversationMessage
-from weftline.models.language_models.rendering import plain_text
+from weftline.models.language_models.wire_forms import plain_text
 from weftline.records.record_ids import VersionId
 from weftline.safety.trust.model import DerivedFrom, TrustLabel
 from weftline.sessions.messages.model import ProtectedCategory

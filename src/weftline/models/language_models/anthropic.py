@@ -22,20 +22,27 @@ from weftline.models.language_models.content import (
     Role,
     ToolCall,
     ToolDefinition,
+    change_texts,
     choice_at,
     content_at,
     list_at,
     object_at,
+    parts,
     text_at,
     text_of,
     unmarked,
 )
 from weftline.models.language_models.rendering import (
-    DEFAULT_OPTIONS,
+    OMITTED,
     SYSTEM_NOTE,
+    TYPED_FIELDS,
+    TYPED_NAMING_FIELDS,
     CachePoint,
+    FormRules,
     ParsedConversation,
+    PlacedMessage,
     RenderOptions,
+    RequestSegment,
     accepts,
     block_ends,
     bridge_gaps,
@@ -46,18 +53,15 @@ from weftline.models.language_models.rendering import (
     json_arguments,
     keep_native,
     lifetimes,
-    message_parts,
     ordered_tools,
     own_native,
     parsed_tools,
-    placed_messages,
-    plain_text,
+    text_blocks,
     with_native,
     with_notes,
 )
 
 FORM: Final = "anthropic"
-OMITTED = "[Earlier messages are not included.]"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _VALID_ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 # A cache cannot end at these.
@@ -91,10 +95,10 @@ def parse_tools(tools: object) -> list[ToolDefinition]:
     return parsed_tools(tools, _parsed_tool)
 
 
-def render(prompt: Prompt, info: ModelInfo, options: RenderOptions = DEFAULT_OPTIONS) -> dict[str, Any]:
+def render(prompt: Prompt, placed: Sequence[PlacedMessage], info: ModelInfo, options: RenderOptions) -> dict[str, Any]:
     """Return the body of a request. Leading system messages become ``system``, later ones text of the user."""
     check_ttl(info.cache, options.ttl)
-    system, turns = _units(prompt, info)
+    system, turns = _units(placed, info)
     if not turns:
         raise InvalidInput("blocks: the prompt has no message but system messages", field="blocks")
     if turns[0].role != "user":
@@ -227,18 +231,17 @@ def _valid_id(call_id: str) -> str:
     return "call_" + hashlib.sha256(call_id.encode()).hexdigest()[:24]
 
 
-def _units(prompt: Prompt, info: ModelInfo) -> tuple[list[_Unit], list[_Unit]]:
+def _units(placed: Sequence[PlacedMessage], info: ModelInfo) -> tuple[list[_Unit], list[_Unit]]:
     """Return the content blocks of the system and of the messages."""
     system: list[_Unit] = []
     turns: list[_Unit] = []
-    for block, message in placed_messages(prompt):
+    for each in placed:
+        block, message = each.block, each.message
         if message.role == "system" and not turns:
-            system.extend(_Unit("system", content, block, {}) for content in _rendered(message, info))
+            system.extend(_Unit("system", content, block, {}) for content in _rendered(each, info))
             continue
-        if message.role == "system":
-            contents = [_text_block(SYSTEM_NOTE.format(plain_text(message)))]
-        else:
-            contents = _rendered(message, info)
+        is_system = message.role == "system"
+        contents = [_text_block(SYSTEM_NOTE.format(each.text))] if is_system else _rendered(each, info)
         role = "assistant" if message.role == "assistant" else "user"
         native = own_native(message, FORM) or {}
         fields = {name: value for name, value in native.items() if name not in {"role", "content"}}
@@ -246,14 +249,14 @@ def _units(prompt: Prompt, info: ModelInfo) -> tuple[list[_Unit], list[_Unit]]:
     return system, turns
 
 
-def _rendered(message: ConversationMessage, info: ModelInfo) -> list[dict[str, Any]]:
+def _rendered(placed: PlacedMessage, info: ModelInfo) -> list[dict[str, Any]]:
+    message = placed.message
     native = own_native(message, FORM)
     if native is not None:
         return list(native["content"])
-    found = message_parts(message)
-    if not any(isinstance(part, Media) for part in found):
+    if not any(isinstance(part, Media) for part in placed.parts):
         return _expressed(message)
-    carried = with_notes(found, lambda media: message.role != "assistant" and _carries(info, media))
+    carried = with_notes(placed.parts, lambda media: message.role != "assistant" and _carries(info, media))
     blocks = [_block(part) for part in carried]
     if message.role == "tool":
         return [{**_expressed(message)[0], "content": blocks}]
@@ -329,3 +332,48 @@ def _kind(prompt: Prompt, unit: _Unit) -> BlockKind:
 
 def _with_mark(block: dict[str, Any], mark: dict[str, Any] | None) -> dict[str, Any]:
     return block if mark is None else {**block, "cache_control": mark}
+
+
+def _parts(native: dict[str, Any], role: Role) -> list[Part]:
+    """Return the parts of a message; of a tool result, those in its blocks."""
+    content = native.get("content")
+    if role == "tool" and isinstance(content, list):
+        nested = [part for block in content if isinstance(block, dict) for part in parts(block.get("content"))]
+        if nested:
+            return nested
+    return parts(content)
+
+
+def _as_sent(native: Any, message: ConversationMessage) -> Any:  # noqa: ANN401 - JSON
+    """Return a message of the role tool as the provider takes it: results are content of the user."""
+    is_result = isinstance(native, dict) and native.get("role") == message.role == "tool"
+    return {**native, "role": "user"} if is_result else native
+
+
+def _segments(body: dict[str, Any]) -> Iterator[RequestSegment]:
+    found = [RequestSegment("system", block, block) for block in text_blocks(body.get("system") or ())]
+    # A change of these invalidates the messages, not tools and system.
+    options = msgspec.json.encode([body.get("tool_choice"), body.get("thinking")], order="sorted").decode()
+    for message in body.get("messages", ()):
+        role = f"{message['role']}:{options}"
+        found.extend(RequestSegment(role, block, block) for block in text_blocks(message["content"]))
+    if "cache_control" in body and found:
+        found[-1] = found[-1]._replace(marked=body)
+    yield from found
+
+
+RULES = FormRules(
+    form=FORM,
+    parse=parse,
+    render=render,
+    messages_field="messages",
+    system_field="system",
+    outside_fields=("mcp_servers",),
+    parts=_parts,
+    change_texts=change_texts,
+    message_of=lambda message, content: {"role": message.role, "content": content},
+    as_sent=_as_sent,
+    segments=_segments,
+    fields=TYPED_FIELDS,
+    naming_fields=TYPED_NAMING_FIELDS,
+)

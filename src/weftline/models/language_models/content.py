@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -21,9 +22,8 @@ TEXT_FIELDS = {
 }
 # What a message is worth only to the provider that wrote it.
 _OPAQUE_TYPES = {"thinking", "redacted_thinking", "reasoning", "encrypted_content"}
-_FORM_HINT = (
-    "Give messages, system and tools in the wire form of the call: neutral, openai_chat, openai_responses or anthropic."
-)
+# Blocks that have blocks of their own.
+_NESTING = frozenset({"tool_result", "search_result"})
 CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
 
 
@@ -43,6 +43,14 @@ class Media(NamedTuple):
 
 
 Part = str | Media
+# The wire forms by name, in the order of the table in wire_forms.py; neutral is Weftline's own.
+WireForm = Literal["openai_chat", "openai_responses", "anthropic"]
+PromptForm = Literal["neutral", "openai_chat", "openai_responses", "anthropic"]
+PROMPT_FORMS = get_args(PromptForm)
+_FORM_HINT = (
+    f"Give messages, system and tools in the wire form of the call: {', '.join(PROMPT_FORMS[:-1])} "
+    f"or {PROMPT_FORMS[-1]}."
+)
 
 
 def _invalid(path: str, problem: str) -> InvalidInput:
@@ -111,6 +119,33 @@ def parts(content: Any) -> list[Part]:  # noqa: ANN401 - content of any form
         if part:
             found.append(part)
     return found
+
+
+def change_texts(native: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - JSON in a wire form
+    """Return a message, item or result whose content is typed blocks, with its texts changed."""
+    if not isinstance(native, dict):
+        return native
+    return {name: _changed(value, change) if name in {"content", "output"} else value for name, value in native.items()}
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - likewise
+    if isinstance(value, str):
+        return change(value)
+    return [_changed_block(each, change) for each in value] if isinstance(value, list) else value
+
+
+def _changed_block(block: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - likewise
+    if not isinstance(block, dict):
+        return block
+    field = TEXT_FIELDS.get(str(block.get("type", "")))
+    if field is not None and isinstance(block.get(field), str):
+        return {**block, field: change(block[field])}
+    if block.get("type") in _NESTING:
+        return change_texts(block, change)
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") == "text":
+        return {**block, "source": {**source, "data": _changed(source.get("data"), change)}}
+    return block
 
 
 def _part(block: dict[str, Any]) -> Part | None:
@@ -202,7 +237,6 @@ def data_url(media: Media) -> str | None:
 
 # Prompts and conversations in neutral form, independent of the wire form of a provider.
 
-WireForm = Literal["openai_chat", "openai_responses", "anthropic"]
 Role = Literal["system", "user", "assistant", "tool"]
 BlockKind = Literal["layer", "pins", "summary", "conversation", "retrieved", "board", "missing", "task"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from weftline.kernel.json_input import encode_json_field
@@ -15,33 +15,36 @@ from weftline.models.language_models.content import (
     Role,
     ToolCall,
     ToolDefinition,
+    change_texts,
     choice_at,
     content_at,
     data_url,
     list_at,
     object_at,
+    parts,
     text_at,
     text_of,
 )
 from weftline.models.language_models.rendering import (
     BREAKPOINT,
-    DEFAULT_OPTIONS,
     SYSTEM_NOTE,
+    TYPED_FIELDS,
+    TYPED_NAMING_FIELDS,
+    FormRules,
     ParsedConversation,
     PlacedMessage,
     RenderOptions,
+    RequestSegment,
     accepts,
     check_ttl,
     function_tool,
     input_schema,
     keep_native,
-    message_parts,
     openai_breakpoints,
+    openai_segments,
     ordered_tools,
     own_native,
     parsed_tools,
-    placed_messages,
-    plain_text,
     routing_key,
     with_native,
     with_notes,
@@ -71,13 +74,12 @@ def parse_tools(tools: object) -> list[ToolDefinition]:
     return parsed_tools(tools, _parsed_tool)
 
 
-def render(prompt: Prompt, info: ModelInfo, options: RenderOptions = DEFAULT_OPTIONS) -> dict[str, Any]:
+def render(prompt: Prompt, placed: Sequence[PlacedMessage], info: ModelInfo, options: RenderOptions) -> dict[str, Any]:
     """Return the body of a request."""
     check_ttl(info.cache, options.ttl)
-    placed = placed_messages(prompt)
     if info.provider != "openai":
         placed = _alternating(placed)
-    rendered = _merge_calls([(each.block, _rendered(each.message, info)) for each in placed])
+    rendered = _merge_calls([(each.block, _rendered(each, info)) for each in placed])
     body: dict[str, Any] = {"model": prompt.model} if prompt.model else {}
     body["messages"] = [wire for _, wire in rendered]
     tools = [_rendered_tool(tool) for tool in ordered_tools(prompt, FORM)]
@@ -171,15 +173,15 @@ def _expressed(message: ConversationMessage) -> dict[str, Any]:
     return wire
 
 
-def _rendered(message: ConversationMessage, info: ModelInfo) -> dict[str, Any]:
+def _rendered(placed: PlacedMessage, info: ModelInfo) -> dict[str, Any]:
+    message = placed.message
     native = own_native(message, FORM)
     if native is not None:
         return dict(native)
     wire = _expressed(message)
-    found = message_parts(message)
-    if any(isinstance(part, Media) for part in found):
-        carried = with_notes(found, lambda media: message.role == "user" and _carries(info, media))
-        wire["content"] = [_block(part) for part in carried] if message.role == "user" else plain_text(message)
+    if any(isinstance(part, Media) for part in placed.parts):
+        carried = with_notes(placed.parts, lambda media: message.role == "user" and _carries(info, media))
+        wire["content"] = [_block(part) for part in carried] if message.role == "user" else placed.text
     return wire
 
 
@@ -222,15 +224,15 @@ def _alternating(placed: Sequence[PlacedMessage]) -> list[PlacedMessage]:
     for each in placed:
         message = each.message
         if message.role == "system" and message.native is not None:
-            message = ConversationMessage(role="system", content=plain_text(message))
+            message = ConversationMessage(role="system", content=each.text)
         if message.role == "system" and any(before.message.role != "system" for before in joined):
             message = ConversationMessage(role="user", content=SYSTEM_NOTE.format(message.content))
         before = joined[-1].message if joined else None
         if before is not None and _joins(before, message):
             text = f"{before.content}\n\n{message.content}"
-            joined[-1] = PlacedMessage(each.block, ConversationMessage(role=message.role, content=text))
+            joined[-1] = PlacedMessage.of(each.block, ConversationMessage(role=message.role, content=text))
         else:
-            joined.append(PlacedMessage(each.block, message))
+            joined.append(each if message is each.message else PlacedMessage.of(each.block, message))
     return joined
 
 
@@ -252,3 +254,30 @@ def _marked(wire: dict[str, Any]) -> dict[str, Any]:
     content = wire["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     return {**wire, "content": [*blocks[:-1], {**blocks[-1], "prompt_cache_breakpoint": BREAKPOINT}]}
+
+
+def _message_of(message: ConversationMessage, content: list[dict[str, Any]]) -> dict[str, Any]:
+    about = {"name": message.name, "tool_call_id": message.tool_call_id}
+    return {"role": message.role, "content": content} | {name: each for name, each in about.items() if each is not None}
+
+
+def _segments(body: dict[str, Any]) -> Iterator[RequestSegment]:
+    for message in body.get("messages", ()):
+        yield from openai_segments(message)
+
+
+RULES = FormRules(
+    form=FORM,
+    parse=parse,
+    render=render,
+    messages_field="messages",
+    system_field="system",
+    outside_fields=("functions",),
+    parts=lambda native, _: parts(native.get("content")),
+    change_texts=change_texts,
+    message_of=_message_of,
+    as_sent=lambda native, _: native,
+    segments=_segments,
+    fields=TYPED_FIELDS,
+    naming_fields=TYPED_NAMING_FIELDS,
+)

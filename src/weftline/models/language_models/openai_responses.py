@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,32 +17,36 @@ from weftline.models.language_models.content import (
     Role,
     ToolCall,
     ToolDefinition,
+    change_texts,
     choice_at,
     content_at,
     data_url,
     list_at,
     object_at,
+    parts,
     text_at,
     text_of,
     unmarked,
 )
 from weftline.models.language_models.rendering import (
     BREAKPOINT,
-    DEFAULT_OPTIONS,
+    TYPED_FIELDS,
+    TYPED_NAMING_FIELDS,
+    FormRules,
     ParsedConversation,
+    PlacedMessage,
     RenderOptions,
+    RequestSegment,
     accepts,
     check_ttl,
     function_tool,
     input_schema,
     keep_native,
-    message_parts,
     openai_breakpoints,
+    openai_segments,
     ordered_tools,
     own_native,
     parsed_tools,
-    placed_messages,
-    plain_text,
     routing_key,
     with_native,
     with_notes,
@@ -69,10 +74,10 @@ def parse_tools(tools: object) -> list[ToolDefinition]:
     return parsed_tools(tools, _parsed_tool)
 
 
-def render(prompt: Prompt, info: ModelInfo, options: RenderOptions = DEFAULT_OPTIONS) -> dict[str, Any]:
+def render(prompt: Prompt, placed: Sequence[PlacedMessage], info: ModelInfo, options: RenderOptions) -> dict[str, Any]:
     """Return the body of a request. Instructions are items, because ``instructions`` takes no breakpoint."""
     check_ttl(info.cache, options.ttl)
-    items = [(placed.block, item) for placed in placed_messages(prompt) for item in _rendered(placed.message, info)]
+    items = [(each.block, item) for each in placed for item in _rendered(each, info)]
     tools = [_rendered_tool(tool) for tool in ordered_tools(prompt, FORM)]
     body: dict[str, Any] = {"model": prompt.model} if prompt.model else {}
     body["input"] = [item for _, item in items]
@@ -175,20 +180,21 @@ def _output_item(message: ConversationMessage) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": message.tool_call_id, "output": message.content}
 
 
-def _rendered(message: ConversationMessage, info: ModelInfo) -> list[dict[str, Any]]:
+def _rendered(placed: PlacedMessage, info: ModelInfo) -> list[dict[str, Any]]:
+    message = placed.message
     native = own_native(message, FORM)
     if native is not None:
         return [dict(native)]
-    found = with_notes(message_parts(message), lambda media: _carries(info, media))
+    found = with_notes(placed.parts, lambda media: _carries(info, media))
     has_media = any(isinstance(part, Media) for part in found)
     if message.role == "tool":
         item = _output_item(message)
-        return [item | {"output": [_block(part) for part in found] if has_media else plain_text(message)}]
+        return [item | {"output": [_block(part) for part in found] if has_media else placed.text}]
     if message.role == "assistant":
-        text = plain_text(message)
+        text = placed.text
         said = [{"type": "message", "role": "assistant", "content": _text_blocks("assistant", text)}] if text else []
         return [*said, *(_call_item(call) for call in message.tool_calls)]
-    blocks = [_block(part) for part in found] if has_media else _text_blocks(message.role, plain_text(message))
+    blocks = [_block(part) for part in found] if has_media else _text_blocks(message.role, placed.text)
     return [{"type": "message", "role": message.role, "content": blocks}]
 
 
@@ -208,3 +214,33 @@ def _block(part: Part) -> dict[str, Any]:
 
 def _markable(item: dict[str, Any]) -> bool:
     return item.get("type") == "message" and item.get("role") != "assistant" and bool(item.get("content"))
+
+
+def _parts(native: dict[str, Any], role: Role) -> list[Part]:
+    return (parts(native.get("output")) if role == "tool" else []) or parts(native.get("content"))
+
+
+def _segments(body: dict[str, Any]) -> Iterator[RequestSegment]:
+    if body.get("instructions"):
+        system = {"text": body["instructions"]}
+        yield RequestSegment("system", system, system)
+    items = body.get("input", ())
+    for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
+        yield from openai_segments(item)
+
+
+RULES = FormRules(
+    form=FORM,
+    parse=parse,
+    render=render,
+    messages_field="input",
+    system_field="instructions",
+    outside_fields=("prompt", "previous_response_id", "conversation"),
+    parts=_parts,
+    change_texts=change_texts,
+    message_of=lambda message, content: {"role": message.role, "content": content},
+    as_sent=lambda native, _: native,
+    segments=_segments,
+    fields=TYPED_FIELDS,
+    naming_fields=TYPED_NAMING_FIELDS,
+)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from weftline.kernel.errors import InvalidInput
-from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.ports import TokenCounter, approximate_tokens
 from weftline.models.language_models.catalog import CacheRules, ModelInfo
 from weftline.models.language_models.content import (
+    CACHE_MARKS,
     BlockKind,
     ConversationMessage,
     Media,
     Part,
     Prompt,
+    Role,
     ToolCall,
     ToolDefinition,
     WireForm,
     list_at,
     object_at,
-    parts,
     text_at,
 )
 
@@ -109,6 +109,7 @@ def lifetimes(chosen: Sequence[CachePoint], rules: CacheRules, ttl: str | None) 
 # In the namespace of the tags that no text of others can imitate.
 SYSTEM_NOTE = "<weftline:system>\n{}\n</weftline:system>"
 BREAKPOINT = {"mode": "explicit"}
+OMITTED = "[Earlier messages are not included.]"
 NO_RESULT = "[No result was recorded for this tool call.]"
 _encode = msgspec.json.Encoder().encode
 
@@ -125,10 +126,21 @@ DEFAULT_OPTIONS = RenderOptions()
 
 
 class PlacedMessage(NamedTuple):
-    """A message and the position of its block in the prompt."""
+    """A message, the position of its block in the prompt, and its texts and media, whatever form it was given in."""
 
     block: int
     message: ConversationMessage
+    parts: Sequence[Part]
+
+    @property
+    def text(self) -> str:
+        """Return the text of the message, with notes for its media."""
+        return text_of_parts(self.parts)
+
+    @classmethod
+    def of(cls, block: int, message: ConversationMessage) -> PlacedMessage:
+        """Return a message that its fields express."""
+        return cls(block, message, [message.content] if message.content else [])
 
 
 class ParsedConversation(NamedTuple):
@@ -138,10 +150,43 @@ class ParsedConversation(NamedTuple):
     tools: list[ToolDefinition]
 
 
-def placed_messages(prompt: Prompt) -> list[PlacedMessage]:
-    """Return the messages of a prompt in order, each tool call followed by its result."""
-    flat = [PlacedMessage(at, message) for at, block in enumerate(prompt.blocks) for message in block.messages]
-    return paired(flat)
+class RequestSegment(NamedTuple):
+    """A part of a request that a prompt cache hashes. ``marked``: what may have a cache mark.
+
+    ``ends_turn``: it is the end of a message of the user or of a tool.
+    """
+
+    role: str
+    content: dict[str, Any]
+    marked: dict[str, Any]
+    ends_turn: bool = False
+
+
+class FormRules(NamedTuple):
+    """All that is known of a wire form. Each has its own in its module, and the table has them by name.
+
+    ``parse`` and ``render`` read and write requests; ``messages_field`` and ``system_field`` are where a request has
+    its messages and its system text, ``outside_fields`` those that bring in content which is not in the request.
+    ``parts`` returns texts and media of a native message, ``change_texts`` the native message with every text changed
+    that the model reads: what is not changed there reaches the model unmarked. ``message_of`` makes a native message of
+    content parts and the other fields of a message; ``as_sent`` is the native message of a message as a request has it.
+    ``segments`` are the parts of system and messages in the order in which a cache hashes them. The names of
+    ``fields`` cost no tokens, nor do short values of ``naming_fields``.
+    """
+
+    form: WireForm
+    parse: Callable[..., ParsedConversation]
+    render: Callable[[Prompt, Sequence[PlacedMessage], ModelInfo, RenderOptions], dict[str, Any]]
+    messages_field: str
+    system_field: str
+    outside_fields: tuple[str, ...]
+    parts: Callable[[dict[str, Any], Role], list[Part]]
+    change_texts: Callable[[Any, Callable[[str], str]], Any]
+    message_of: Callable[[ConversationMessage, list[dict[str, Any]]], dict[str, Any]]
+    as_sent: Callable[[Any, ConversationMessage], Any]
+    segments: Callable[[dict[str, Any]], Iterator[RequestSegment]]
+    fields: frozenset[str]
+    naming_fields: frozenset[str]
 
 
 def paired(flat: Sequence[PlacedMessage]) -> list[PlacedMessage]:
@@ -166,7 +211,7 @@ def paired(flat: Sequence[PlacedMessage]) -> list[PlacedMessage]:
         if placed.message.role != "tool":
             ordered.append(placed)
         elif position not in taken:
-            ordered.append(placed._replace(message=_orphan(placed.message)))
+            ordered.append(PlacedMessage.of(placed.block, _orphan(placed.message)))
         position += 1
     return ordered
 
@@ -197,7 +242,7 @@ def _results(
     yield from (flat[position] for position in sorted(found.values()))
     for call_id, block in missing.items():
         if call_id not in found:
-            yield PlacedMessage(block, ConversationMessage(role="tool", content=NO_RESULT, tool_call_id=call_id))
+            yield PlacedMessage.of(block, ConversationMessage(role="tool", content=NO_RESULT, tool_call_id=call_id))
 
 
 def _take(places: list[int], start: int) -> int | None:
@@ -215,35 +260,14 @@ def own_native(message: ConversationMessage, form: WireForm) -> Any:  # noqa: AN
     return message.native if message.form == form else None
 
 
-def message_parts(message: ConversationMessage) -> list[Part]:
-    """Return texts and media of a message, whatever form it was given in."""
-    native = message.native
-    if isinstance(native, dict):
-        found = parts(native.get("content"))
-        if message.role == "tool":
-            found = _result_parts(native) or found
-        if any(isinstance(part, Media) for part in found):
-            return found
-    return [message.content] if message.content else []
-
-
-def _result_parts(native: dict[str, Any]) -> list[Part]:
-    """Return the parts of a tool result in the forms that nest it."""
-    if "output" in native:
-        return parts(native["output"]) if isinstance(native["output"], str | list) else []
-    content = native.get("content")
-    nested = [block.get("content") for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    return [part for each in nested for part in parts(each)]
-
-
 def with_notes(found: Iterable[Part], carries: Callable[[Media], bool]) -> list[Part]:
     """Return parts in which media that cannot be sent are replaced by a note."""
     return [part if isinstance(part, str) or carries(part) else part.note for part in found]
 
 
-def plain_text(message: ConversationMessage) -> str:
-    """Return the text of a message, with notes for its media."""
-    return "\n".join(str(part) for part in with_notes(message_parts(message), lambda _: False))
+def text_of_parts(found: Iterable[Part]) -> str:
+    """Return texts, with notes for media."""
+    return "\n".join(str(part) for part in with_notes(found, lambda _: False))
 
 
 def accepts(info: ModelInfo, media: Media) -> bool:
@@ -381,15 +405,24 @@ def routing_key(prompt: Prompt, options: RenderOptions) -> str:
     return hashlib.sha256(_encode(beginning)).hexdigest()[:32]
 
 
-def keep_native(message: ConversationMessage, form: WireForm, given: Any, rendered: Any) -> ConversationMessage:  # noqa: ANN401 - JSON
-    """Return the message with what the caller gave, if rendering it again would give something else."""
-    return message if given == rendered else structs.replace(message, form=form, native=given)
+def openai_segments(item: dict[str, Any]) -> Iterator[RequestSegment]:
+    """Yield the blocks of a message or item; the rest of it belongs to its last block."""
+    role = str(item.get("role") or item.get("type"))
+    ends_turn = role in {"user", "tool"} or role.endswith("_output")
+    rest = {name: value for name, value in item.items() if name not in {"content", "type", *CACHE_MARKS}}
+    blocks = text_blocks(item.get("content") or ())
+    for block in blocks[:-1]:
+        yield RequestSegment(role, block, block)
+    last = blocks[-1] if blocks else {}
+    yield RequestSegment(role, {**rest, "content": last}, last, ends_turn)
 
 
-# Size of native content beyond what is counted as text: fields that only its provider knows.
+def text_blocks(content: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - JSON
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
-# Fields of the wire forms. Their names cost no tokens, nor do short values of those that only name something.
-_FIELDS = frozenset(
+
+# Fields of the forms of OpenAI and Anthropic.
+TYPED_FIELDS = frozenset(
     {
         *("role", "type", "id", "status", "name", "content", "text", "refusal", "annotations", "index", "is_error"),
         *("tool_calls", "function", "arguments", "input", "output", "call_id", "tool_call_id", "tool_use_id"),
@@ -397,57 +430,11 @@ _FIELDS = frozenset(
         *("input_audio", "format"),
     }
 )
-_NAMING = frozenset(
+TYPED_NAMING_FIELDS = frozenset(
     {"role", "type", "id", "status", "call_id", "tool_call_id", "tool_use_id", "media_type", "detail", "format"}
 )
-_MAX_NAME = 128
 
 
-def native_characters(value: Any, field: str = "") -> int:  # noqa: ANN401 - JSON of a provider
-    """Return the characters of native content that a provider may count, media included."""
-    if isinstance(value, str):
-        return 0 if field in _NAMING and len(value) <= _MAX_NAME else len(value)
-    if isinstance(value, dict):
-        names = sum(len(name) for name in value if name not in _FIELDS)
-        return names + sum(native_characters(each, name) for name, each in value.items())
-    if isinstance(value, list | tuple):
-        return sum(native_characters(each, field) for each in value)
-    return 0 if value is None or isinstance(value, bool) else len(str(value))
-
-
-# The neutral form: messages and tools as Weftline itself represents them.
-
-
-def parse(messages: object, *, system: object = None, tools: object = None) -> ParsedConversation:
-    """Read messages and tools in neutral form."""
-    for name, value in (("messages", messages), ("system", system), ("tools", tools)):
-        encode_json_field(name, value)
-    found = [
-        _converted(given, ConversationMessage, f"messages[{at}]")
-        for at, given in enumerate(list_at(messages, "messages"))
-    ]
-    if system is not None:
-        found.insert(0, ConversationMessage(role="system", content=text_at(system, "system", required=False)))
-    given_tools = [] if tools is None else list_at(tools, "tools")
-    defined = [_converted(given, ToolDefinition, f"tools[{at}]") for at, given in enumerate(given_tools)]
-    return ParsedConversation(found, check_tool_names(defined))
-
-
-def render(prompt: Prompt) -> dict[str, Any]:
-    """Return a prompt as plain JSON: messages in order, nothing merged, dropped or marked."""
-    messages = [msgspec.to_builtins(message) for block in prompt.blocks for message in block.messages]
-    return {
-        "model": prompt.model,
-        "messages": messages,
-        "tools": [msgspec.to_builtins(tool) for tool in sorted(prompt.tools, key=lambda tool: tool.name)],
-        "max_output_tokens": prompt.max_output_tokens,
-    }
-
-
-def _converted(given: object, kind: Any, path: str) -> Any:  # noqa: ANN401 - a struct and its type
-    try:
-        return msgspec.convert(given, kind)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        field = path + place.rstrip("`")
-        raise InvalidInput(f"{field}: {message}", field=field) from error
+def keep_native(message: ConversationMessage, form: WireForm, given: Any, rendered: Any) -> ConversationMessage:  # noqa: ANN401 - JSON
+    """Return the message with what the caller gave, if rendering it again would give something else."""
+    return message if given == rendered else structs.replace(message, form=form, native=given)

@@ -21,7 +21,8 @@ from weftline.models.language_models.content import (
     ToolDefinition,
     parts,
 )
-from weftline.models.language_models.rendering import message_parts, native_characters
+from weftline.models.language_models.rendering import FormRules
+from weftline.models.language_models.wire_forms import message_parts, rules_of
 
 # Above the estimate, so that a prompt stays within the limit although no tokenizer says how long it is.
 SAFETY_MARGIN = 1.1
@@ -37,6 +38,7 @@ _MIN_FILE_TOKENS = 3_000
 _MIN_AUDIO_TOKENS = 100
 # Of fields that only the provider knows: an upper bound for ordinary text.
 _CHARS_PER_FIELD_TOKEN = 2
+_MAX_NAME = 128
 _encode = msgspec.json.Encoder().encode
 
 
@@ -219,7 +221,19 @@ def _other_characters(message: ConversationMessage, counted: Sequence[str], medi
         return 0
     known = sum(map(len, counted)) + sum(len(each.data or each.url or "") for each in media)
     calls = sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
-    return max(0, native_characters(message.native) - known - calls)
+    return max(0, _native_characters(message.native, rules_of(message)) - known - calls)
+
+
+def _native_characters(value: Any, rules: FormRules, field: str = "") -> int:  # noqa: ANN401 - JSON of a provider
+    """Return the characters of native content that a provider may count, media included."""
+    if isinstance(value, str):
+        return 0 if field in rules.naming_fields and len(value) <= _MAX_NAME else len(value)
+    if isinstance(value, dict):
+        names = sum(len(name) for name in value if name not in rules.fields)
+        return names + sum(_native_characters(each, rules, name) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return sum(_native_characters(each, rules, field) for each in value)
+    return 0 if value is None or isinstance(value, bool) else len(str(value))
 
 
 def _opaque(message: ConversationMessage) -> list[str]:

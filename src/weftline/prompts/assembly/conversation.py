@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import structs
 
 from weftline.models.language_models.content import ConversationMessage, Media, ToolCall
-from weftline.models.language_models.rendering import message_parts, plain_text
 from weftline.models.language_models.token_counts import PromptCounter
+from weftline.models.language_models.wire_forms import message_parts, plain_text
 from weftline.prompts.assembly.packers import FactsRoom, Reading, StatedFact, Unread, chosen_facts, is_message
 from weftline.prompts.assembly.plan import FittedConversation
 from weftline.prompts.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted

@@ -19,7 +19,8 @@ from weftline.kernel.operation import Effect, RateClass, Request, Response, Succ
 from weftline.knowledge.model import DomainName, DomainNotFound
 from weftline.models.budgets import BudgetExceeded, BudgetName
 from weftline.models.language_models.answers import MAX_ANSWER, MAX_TOOL_CALLS, read_answer
-from weftline.models.language_models.conversation_requests import PromptForm, parse
+from weftline.models.language_models.content import PromptForm
+from weftline.models.language_models.wire_forms import parse
 from weftline.prompts.assembly.prompt_trust import DataMarking, PromptBlocked
 from weftline.prompts.assembly.receipt_operations import ReceiptId
 from weftline.prompts.assembly.receipts import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weftline.kernel.thread_pools import short_turns
 from weftline.models.language_models.answer_usage import Usage
 from weftline.models.language_models.content import Prompt, PromptBlock
-from weftline.models.language_models.rendering import plain_text
+from weftline.models.language_models.wire_forms import plain_text
 from weftline.models.metering import savings_ratio
 from weftline.prompts.assembly.receipts import Savings
 from weftline.prompts.efficiency import PromptItem, ScoredPrompt, estimated, shares

@@ -16,7 +16,7 @@ from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.models.budgets import BudgetName
 from weftline.models.language_models.catalog import Catalog
-from weftline.models.language_models.conversation_requests import PromptForm
+from weftline.models.language_models.content import PromptForm
 from weftline.models.metering import OTHER
 from weftline.prompts.assembly.receipts import (
     Candidate,

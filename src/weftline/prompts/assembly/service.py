@@ -23,9 +23,10 @@ from weftline.kernel.thread_pools import ASSEMBLY_THREADS, SEARCH_THREADS
 from weftline.models.budget_limits import warn_of
 from weftline.models.budgets import BudgetExceeded
 from weftline.models.language_models.catalog import Catalog, ModelInfo, Prices
-from weftline.models.language_models.conversation_requests import PromptForm, render
+from weftline.models.language_models.content import PromptForm
 from weftline.models.language_models.rendering import ParsedConversation, RenderOptions, check_ttl
 from weftline.models.language_models.token_counts import CountCache, PromptCounter
+from weftline.models.language_models.wire_forms import render
 from weftline.prompts.assembly.conversation import (
     EventPreparer,
     PreparedEventCache,

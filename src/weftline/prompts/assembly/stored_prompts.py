@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weftline.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
-from weftline.models.language_models.conversation_requests import PromptForm, parse, render
+from weftline.kernel.errors import Forbidden, NotFound, PermissionDenied
 from weftline.models.language_models.rendering import RenderOptions
+from weftline.models.language_models.wire_forms import (
+    MESSAGES_FIELDS,
+    OUTSIDE_FIELDS,
+    SYSTEM_FIELDS,
+    parse_body,
+    render,
+)
 from weftline.prompts.assembly.prompt import cache_points_of, prompt_with
 from weftline.prompts.assembly.receipts import (
     ReceiptPruned,
@@ -27,8 +33,7 @@ if TYPE_CHECKING:
 
     from weftline.kernel.identity import Actor
     from weftline.models.language_models.catalog import Catalog
-    from weftline.models.language_models.content import ConversationMessage, Prompt, ToolDefinition
-    from weftline.models.language_models.rendering import ParsedConversation
+    from weftline.models.language_models.content import ConversationMessage, Prompt, PromptForm, ToolDefinition
     from weftline.prompts.assembly.receipts import PlannedBlock, Receipt, StoredReceipt
     from weftline.prompts.assembly.sql import ReceiptStore
     from weftline.records.sql import RecordStore
@@ -203,12 +208,9 @@ def _item_ids(receipt: Receipt) -> list[str]:
 
 # Compares the prompt that a runtime is about to send with the one that was assembled for it.
 
-# Fields of a request that bring content which is not in it: what was assembled would not be the whole prompt.
-_OUTSIDE = ("prompt", "previous_response_id", "conversation", "functions", "mcp_servers")
-_SYSTEM_FIELDS = ("system", "instructions")
 # Fields that are compared with the assembled ones; others, such as the schema of an answer, are parameters. Their texts
 # are scanned: some of them reach the model.
-_PARSED = frozenset({"messages", "input", "tools", *_SYSTEM_FIELDS})
+_PARSED = frozenset({*MESSAGES_FIELDS, *SYSTEM_FIELDS, "tools"})
 
 
 class AddedParts(NamedTuple):
@@ -239,13 +241,14 @@ def check_sent(
 
     The runtime may add turns of user and assistant at the end, leave out tools, and set parameters and cache marks.
     """
-    outside = next((name for name in _OUTSIDE if given.get(name)), None)
+    # What was assembled would not be the whole prompt.
+    outside = next((name for name in OUTSIDE_FIELDS if given.get(name)), None)
     if outside is not None:
         raise PromptAltered(f"The field {outside} adds content that was not assembled.", problem="outside")
     fields = {name: value for name, value in given.items() if name not in _PARSED and assembled.get(name) != value}
     if any(map(imitates, texts_of(fields))):
         raise LayerViolation("A parameter of the prompt has a tag of Weftline.", problem="imitated")
-    expected, found = _parsed(form, assembled), _parsed(form, given)
+    expected, found = parse_body(form, assembled), parse_body(form, given)
     _check_system(expected.messages, found.messages, layers)
     position = _first_difference(expected.messages, found.messages)
     if position is not None:
@@ -257,14 +260,6 @@ def check_sent(
         validate_message(message, must_be_data=message.role == "tool")
     _check_tools(expected.tools, found.tools)
     return AddedParts(len(expected.messages), added, fields)
-
-
-def _parsed(form: PromptForm, body: dict[str, Any]) -> ParsedConversation:
-    name = "input" if form == "openai_responses" else "messages"
-    system = [body[field] for field in _SYSTEM_FIELDS if body.get(field)]
-    if len(system) > 1:
-        raise InvalidInput("body: has both system and instructions", field="body")
-    return parse(form, body.get(name), system=system[0] if system else None, tools=body.get("tools"))
 
 
 def _check_system(

@@ -12,7 +12,7 @@ from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
 from weftline.models.language_models.catalog import Catalog
-from weftline.models.language_models.conversation_requests import PromptForm
+from weftline.models.language_models.content import PromptForm
 from weftline.prompts.assembly.gather import layer_versions
 from weftline.prompts.assembly.prompt_trust import PromptBlocked, Screening, fields_trust, turns_trust
 from weftline.prompts.assembly.receipt_operations import ReceiptId

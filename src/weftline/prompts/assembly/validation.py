@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weftline.exchange.record_log.lookup import RecordFinder
-from weftline.models.language_models.rendering import message_parts
+from weftline.models.language_models.wire_forms import message_parts
 from weftline.prompts.assembly.records import item_id
 from weftline.records.record_ids import StoredRecordId, VersionId, parse_item_id
 from weftline.search.passages import readable_chunks

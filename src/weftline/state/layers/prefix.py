@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from weftline.models.language_models.content import TEXT_FIELDS, ConversationMessage, ToolCall, ToolDefinition
+from weftline.models.language_models.content import ConversationMessage, ToolCall, ToolDefinition
+from weftline.models.language_models.wire_forms import FORMS
 from weftline.state.layers.model import PLATFORM, Layer, LayerViolation, text_hash
 
 if TYPE_CHECKING:
@@ -267,8 +268,6 @@ _CLOSE = f"\n</{_DATA_TAG}>"
 _NOT_IN_ATTRIBUTE = re.compile(r'["<>\s]+')
 # Stands between all words of a text if the tenant's policy or the caller wants every word to be marked as data.
 WORD_MARK = "\u02c6"
-# Blocks of Anthropic's form that have blocks of their own.
-_NESTING = frozenset({"tool_result", "search_result"})
 _BLANKS = re.compile(r"[^\S\n]+|(?<=\n)(?=[^\n])")
 
 
@@ -300,7 +299,10 @@ def data_message(
 
 def with_texts(message: ConversationMessage, change: Callable[[str], str]) -> ConversationMessage:
     """Return a message with its texts changed, in its content and in its native form; everything else stays."""
-    return structs.replace(message, content=change(message.content), native=_native(message.native, change))
+    native = message.native
+    if message.form is not None:
+        native = FORMS[message.form].change_texts(native, change)
+    return structs.replace(message, content=change(message.content), native=native)
 
 
 def contents(text: str) -> list[str] | None:
@@ -327,32 +329,3 @@ def is_data(text: str) -> bool:
 
 def _words_marked(text: str) -> str:
     return sanitise(_BLANKS.sub(WORD_MARK, text.replace(WORD_MARK, "")))
-
-
-def _native(native: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - JSON in a wire form
-    """Return a message or result in its wire form with its texts changed."""
-    if not isinstance(native, dict):
-        return native
-    return {name: _texts(value, change) if name in {"content", "output"} else value for name, value in native.items()}
-
-
-def _texts(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - likewise
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_block(each, change) for each in value]
-    return value
-
-
-def _block(block: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - likewise
-    if not isinstance(block, dict):
-        return block
-    field = TEXT_FIELDS.get(str(block.get("type", "")))
-    if field is not None and isinstance(block.get(field), str):
-        return {**block, field: change(block[field])}
-    if block.get("type") in _NESTING:
-        return _native(block, change)
-    source = block.get("source")
-    if isinstance(source, dict) and source.get("type") == "text":
-        return {**block, "source": {**source, "data": _texts(source.get("data"), change)}}
-    return block

@@ -19,7 +19,7 @@ from weftline.kernel.ports import approximate_tokens
 from weftline.kernel.thread_pools import COMPACTION_THREADS
 from weftline.models.language_models.answer_usage import Usage
 from weftline.models.language_models.chat_model import ChatMessage, ChatModelError, ChatRequest, decode_answer
-from weftline.models.language_models.rendering import plain_text
+from weftline.models.language_models.wire_forms import plain_text
 from weftline.safety.redaction import DETECTORS, DetectorCategory, Masker, Scanner
 from weftline.safety.trust.model import DEFAULT_POLICY, TrustPolicy
 from weftline.state.layers.prefix import data_element

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weftline.kernel.thread_pools import COMPACTION_THREADS
-from weftline.models.language_models.rendering import plain_text
+from weftline.models.language_models.wire_forms import plain_text
 from weftline.windows.compaction.digest import digest
 from weftline.windows.compaction.model import RESULT_OF, binds
 from weftline.windows.compaction.reduction.model import ReducedText, Utterance

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.operation import Response, shared_fields
 from weftline.models.language_models.content import ToolCall
-from weftline.models.language_models.rendering import plain_text
+from weftline.models.language_models.wire_forms import plain_text
 from weftline.safety.trust.model import Source, Trust, TrustInfo, TrustLabel, joined_label
 from weftline.windows.compaction.compacted_events import holding_summaries
 from weftline.windows.compaction.model import (

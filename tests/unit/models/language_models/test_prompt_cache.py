@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.models.language_models import conversation_requests
+from weftline.models.language_models import wire_forms
 from weftline.models.language_models.catalog import ModelInfo, Rates, load_catalog
 from weftline.models.language_models.content import (
     ConversationMessage,
@@ -73,9 +73,7 @@ def marks(body: dict[str, Any]) -> list[tuple[str, str | None]]:
 
 def rendered(model: str, *blocks: PromptBlock, tools: Any = (), ttl: str | None = None, form: Any = "anthropic") -> Any:
     options = RenderOptions(ttl=ttl, count=count)
-    return conversation_requests.render(
-        form, Prompt(model, tuple(tools), tuple(blocks), 100), CATALOG.find(model), options
-    )
+    return wire_forms.render(form, Prompt(model, tuple(tools), tuple(blocks), 100), CATALOG.find(model), options)
 
 
 @STABLE
@@ -127,7 +125,7 @@ def test_longer_lifetimes_come_first_and_only_for_what_is_stable() -> None:
 
 def test_thinking_is_never_marked() -> None:
     given_blocks = [{"type": "text", "text": words(600)}, {"type": "thinking", "thinking": "x", "signature": "s"}]
-    conversation = conversation_requests.parse(
+    conversation = wire_forms.parse(
         "anthropic", [{"role": "user", "content": "a"}, {"role": "assistant", "content": given_blocks}]
     )
     body = rendered("claude-opus-5", PromptBlock("b", "conversation", tuple(conversation.messages), cache_point=True))
@@ -181,7 +179,7 @@ def test_older_openai_models_get_a_key_and_no_marks() -> None:
     body = rendered("gpt-4o", *blocks, form="openai_chat")
     longer = rendered("gpt-4o", *blocks, block("more", "conversation", 10), form="openai_chat")
     assert body["prompt_cache_key"] == longer["prompt_cache_key"]
-    assert b"breakpoint" not in conversation_requests.encode_body(body)
+    assert b"breakpoint" not in wire_forms.encode_body(body)
     assert "prompt_cache_key" not in rendered("llama-3.3-70b", *blocks, form="openai_chat")
 
 
@@ -381,7 +379,7 @@ def test_an_agent_loop_that_appends_reads_most_of_its_prompt_from_the_cache(mode
         prompt = Prompt(
             model, (TOOL,), (layer, PromptBlock("talk", "conversation", tuple(talk), cache_point=True)), 100
         )
-        cache.call(info.form, conversation_requests.render(info.form, prompt, info), step * 20.0)
+        cache.call(info.form, wire_forms.render(info.form, prompt, info), step * 20.0)
         call = ToolCall(f"c{step}", "search", '{"q":"logs"}')
         talk.append(ConversationMessage(role="assistant", content="Looking.", tool_calls=(call,)))
         talk.append(ConversationMessage(role="tool", content="line of a log " * 40, tool_call_id=f"c{step}"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weftline.kernel.ports import approximate_tokens
-from weftline.models.language_models import conversation_requests
+from weftline.models.language_models import wire_forms
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.content import (
     ConversationMessage,
@@ -142,7 +142,7 @@ def test_the_cache_of_counts_is_bounded() -> None:
     ],
 )
 def test_media_are_estimated(block: dict[str, Any], least: int) -> None:
-    messages = conversation_requests.parse(
+    messages = wire_forms.parse(
         "openai_chat", [{"role": "user", "content": [{"type": "text", "text": "x"}, block]}]
     ).messages
     counted = PromptCounter(CATALOG.find("gpt-4o"), COUNTERS).prompt(prompt_of(*messages))
@@ -153,10 +153,10 @@ def test_media_are_estimated(block: dict[str, Any], least: int) -> None:
 def test_opaque_parts_are_counted() -> None:
     thinking = {"type": "thinking", "thinking": TEXT, "signature": "s" * 400}
     given_blocks = [thinking, {"type": "text", "text": "x"}]
-    [message] = conversation_requests.parse("anthropic", [{"role": "assistant", "content": given_blocks}]).messages
+    [message] = wire_forms.parse("anthropic", [{"role": "assistant", "content": given_blocks}]).messages
     counter = PromptCounter(CATALOG.find("claude-opus-5"), COUNTERS)
     assert counter.message(message) >= counter.text(TEXT) + 100
-    [item] = conversation_requests.parse(
+    [item] = wire_forms.parse(
         "openai_responses", [{"type": "reasoning", "encrypted_content": TEXT, "summary": []}]
     ).messages
     assert counter.message(item) >= counter.text(TEXT)
@@ -166,7 +166,7 @@ def test_calls_of_tools_are_counted_once() -> None:
     call = ToolCall("c", "f", '{"a":"' + TEXT + '"}')
     neutral = ConversationMessage(role="assistant", tool_calls=(call,))
     item = {"type": "function_call", "id": "x", "call_id": "c", "name": "f", "arguments": call.arguments}
-    [native] = conversation_requests.parse("openai_responses", [item]).messages
+    [native] = wire_forms.parse("openai_responses", [item]).messages
     counter = PromptCounter(CATALOG.find("gpt-6-sol"), COUNTERS)
     assert native.native is not None
     assert counter.message(native) == counter.message(neutral)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.scripted_provider import invalid
 from weftline.kernel.errors import InvalidInput
-from weftline.models.language_models import conversation_requests
+from weftline.models.language_models import content, wire_forms
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.content import (
     ConversationMessage,
@@ -21,7 +21,8 @@ from weftline.models.language_models.content import (
     ToolCall,
     ToolDefinition,
 )
-from weftline.models.language_models.rendering import RenderOptions, placed_messages
+from weftline.models.language_models.rendering import RenderOptions
+from weftline.models.language_models.wire_forms import placed_messages
 
 CATALOG = load_catalog()
 MODELS = {"openai_chat": "gpt-4o", "openai_responses": "gpt-6-sol", "anthropic": "claude-opus-5-5"}
@@ -73,9 +74,9 @@ def prompt_of(messages: list[ConversationMessage], tools: Any = (), model: str =
     return Prompt(model, tuple(tools), (PromptBlock("b", "conversation", tuple(messages), **block),), 100)
 
 
-def read(form: Any, body: dict[str, Any]) -> conversation_requests.Conversation:
+def read(form: Any, body: dict[str, Any]) -> wire_forms.Conversation:
     messages = body["input"] if form == "openai_responses" else body["messages"]
-    return conversation_requests.parse(form, messages, system=body.get("system"), tools=body.get("tools"))
+    return wire_forms.parse(form, messages, system=body.get("system"), tools=body.get("tools"))
 
 
 def shape(messages: list[ConversationMessage]) -> list[tuple[Any, ...]]:
@@ -91,12 +92,17 @@ def shape(messages: list[ConversationMessage]) -> list[tuple[Any, ...]]:
     return [(role, "\n".join(texts), calls, result) for role, texts, calls, result in found]
 
 
+def test_the_forms_are_those_of_the_table() -> None:
+    assert get_args(content.WireForm) == tuple(wire_forms.FORMS) == tuple(MODELS)
+    assert get_args(content.PromptForm) == content.PROMPT_FORMS == ("neutral", *wire_forms.FORMS)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @given(messages=conversations(), tools=TOOLS)
 def test_a_rendered_conversation_parses_to_the_same_conversation(
     form: Any, messages: list[ConversationMessage], tools: list[ToolDefinition]
 ) -> None:
-    body = conversation_requests.render(form, prompt_of(messages, tools), CATALOG.find(MODELS[form]))
+    body = wire_forms.render(form, prompt_of(messages, tools), CATALOG.find(MODELS[form]))
     found = read(form, body)
     assert shape(found.messages) == shape(messages)
     assert found.tools == sorted(tools, key=lambda tool: tool.name)
@@ -104,10 +110,8 @@ def test_a_rendered_conversation_parses_to_the_same_conversation(
 
 @given(messages=conversations(), tools=TOOLS)
 def test_the_neutral_form_round_trips(messages: list[ConversationMessage], tools: list[ToolDefinition]) -> None:
-    body = conversation_requests.render("neutral", prompt_of(messages, tools), CATALOG.find(None))
-    found = conversation_requests.parse(
-        "neutral", json.loads(conversation_requests.encode_body(body))["messages"], tools=body["tools"]
-    )
+    body = wire_forms.render("neutral", prompt_of(messages, tools), CATALOG.find(None))
+    found = wire_forms.parse("neutral", json.loads(wire_forms.encode_body(body))["messages"], tools=body["tools"])
     assert found.messages == messages
     assert found.tools == sorted(tools, key=lambda tool: tool.name)
 
@@ -119,10 +123,8 @@ def test_rendering_twice_gives_the_same_bytes(
     form: Any, messages: list[ConversationMessage], tools: list[ToolDefinition]
 ) -> None:
     info = CATALOG.find(MODELS[form])
-    one = conversation_requests.encode_body(conversation_requests.render(form, prompt_of(messages, tools), info))
-    other = conversation_requests.encode_body(
-        conversation_requests.render(form, prompt_of(messages, tools[::-1]), info)
-    )
+    one = wire_forms.encode_body(wire_forms.render(form, prompt_of(messages, tools), info))
+    other = wire_forms.encode_body(wire_forms.render(form, prompt_of(messages, tools[::-1]), info))
     assert one == other
 
 
@@ -141,8 +143,8 @@ def test_appended_messages_do_not_change_the_rendered_prefix(
 ) -> None:
     info = CATALOG.find(MODELS[form])
     later = [message for message in more if message.role in {"user", "assistant"} and not message.tool_calls]
-    before = contents(form, conversation_requests.render(form, prompt_of(messages, tools), info))
-    after = contents(form, conversation_requests.render(form, prompt_of([*messages, *later], tools), info))
+    before = contents(form, wire_forms.render(form, prompt_of(messages, tools), info))
+    after = contents(form, wire_forms.render(form, prompt_of([*messages, *later], tools), info))
     assert after[: len(before)] == before
 
 
@@ -154,7 +156,7 @@ def test_every_order_of_messages_becomes_a_valid_body(form: Any, messages: Any, 
     order.shuffle(shuffled)
     shuffled.append(ConversationMessage(role="user", content="go on"))
     info = CATALOG.find(MODELS[form])
-    body = conversation_requests.render(form, prompt_of(shuffled, model="x"), info)
+    body = wire_forms.render(form, prompt_of(shuffled, model="x"), info)
     assert invalid(form, body) is None
 
 
@@ -218,17 +220,17 @@ NATIVE: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_native_messages_are_rendered_unchanged(form: Any) -> None:
-    found = conversation_requests.parse(form, NATIVE[form])
-    body = conversation_requests.render(form, prompt_of(found.messages), CATALOG.find(MODELS[form]))
+    found = wire_forms.parse(form, NATIVE[form])
+    body = wire_forms.render(form, prompt_of(found.messages), CATALOG.find(MODELS[form]))
     assert body["input" if form == "openai_responses" else "messages"] == NATIVE[form]
 
 
 @pytest.mark.parametrize("source", FORMS)
 @pytest.mark.parametrize("target", FORMS)
 def test_native_messages_are_rendered_in_other_forms(source: Any, target: Any) -> None:
-    found = conversation_requests.parse(source, NATIVE[source])
-    body = conversation_requests.render(target, prompt_of(found.messages), CATALOG.find(MODELS[target]))
-    assert conversation_requests.encode_body(body)
+    found = wire_forms.parse(source, NATIVE[source])
+    body = wire_forms.render(target, prompt_of(found.messages), CATALOG.find(MODELS[target]))
+    assert wire_forms.encode_body(body)
     assert read(target, body).messages
 
 
@@ -244,29 +246,27 @@ TOOLS_AS_GIVEN: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_tools_are_rendered_as_given(form: Any) -> None:
-    tools = conversation_requests.parse(
-        form, "hi" if form == "openai_responses" else [], tools=TOOLS_AS_GIVEN[form]
-    ).tools
+    tools = wire_forms.parse(form, "hi" if form == "openai_responses" else [], tools=TOOLS_AS_GIVEN[form]).tools
     messages = [ConversationMessage(role="user", content="hi")]
-    body = conversation_requests.render(form, prompt_of(messages, tools), CATALOG.find(MODELS[form]))
+    body = wire_forms.render(form, prompt_of(messages, tools), CATALOG.find(MODELS[form]))
     assert body["tools"] == TOOLS_AS_GIVEN[form]
 
 
 def test_tools_that_only_their_provider_runs_are_left_out_elsewhere() -> None:
-    tools = conversation_requests.parse("anthropic", [], tools=TOOLS_AS_GIVEN["anthropic"]).tools
+    tools = wire_forms.parse("anthropic", [], tools=TOOLS_AS_GIVEN["anthropic"]).tools
     messages = [ConversationMessage(role="user", content="hi")]
-    body = conversation_requests.render("openai_chat", prompt_of(messages, tools), CATALOG.find("gpt-4o"))
+    body = wire_forms.render("openai_chat", prompt_of(messages, tools), CATALOG.find("gpt-4o"))
     assert [tool["function"]["name"] for tool in body["tools"]] == ["f"]
 
 
 def test_an_image_travels_between_forms() -> None:
     url = "data:image/png;base64,AAAA"
     given = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
-    messages = conversation_requests.parse("openai_chat", given).messages
-    anthropic = conversation_requests.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
+    messages = wire_forms.parse("openai_chat", given).messages
+    anthropic = wire_forms.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
     source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
     assert anthropic["messages"][0]["content"] == [{"type": "image", "source": source}]
-    responses = conversation_requests.render("openai_responses", prompt_of(messages), CATALOG.find("gpt-6-sol"))
+    responses = wire_forms.render("openai_responses", prompt_of(messages), CATALOG.find("gpt-6-sol"))
     assert responses["input"][0]["content"] == [{"type": "input_image", "image_url": url}]
 
 
@@ -274,11 +274,11 @@ def test_an_image_that_cannot_be_sent_leaves_a_note() -> None:
     given = [
         {"role": "user", "content": [{"type": "input_image", "file_id": "f"}, {"type": "input_text", "text": "?"}]}
     ]
-    messages = conversation_requests.parse("openai_responses", given).messages
-    body = conversation_requests.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
+    messages = wire_forms.parse("openai_responses", given).messages
+    body = wire_forms.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
     assert body["messages"][0]["content"][0] == {"type": "text", "text": "[image not included]"}
-    text_only = conversation_requests.parse("openai_chat", NATIVE["openai_chat"]).messages
-    body = conversation_requests.render("anthropic", prompt_of(text_only), CATALOG.find("claude-opus-5"))
+    text_only = wire_forms.parse("openai_chat", NATIVE["openai_chat"]).messages
+    body = wire_forms.render("anthropic", prompt_of(text_only), CATALOG.find("claude-opus-5"))
     assert {"type": "text", "text": "[audio not included]"} in body["messages"][0]["content"]
 
 
@@ -287,8 +287,8 @@ def test_a_summary_by_the_provider_travels_as_text() -> None:
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": [{"type": "compaction", "content": "so far"}]},
     ]
-    messages = conversation_requests.parse("anthropic", given).messages
-    body = conversation_requests.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
+    messages = wire_forms.parse("anthropic", given).messages
+    body = wire_forms.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
     assert body["messages"][1] == {"role": "assistant", "content": "so far"}
 
 
@@ -298,15 +298,15 @@ def test_system_notes_in_the_middle_become_text_of_the_user() -> None:
         ConversationMessage(role="user", content="hi"),
         ConversationMessage(role="system", content="note"),
     ]
-    body = conversation_requests.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
+    body = wire_forms.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
     assert body["system"] == [{"type": "text", "text": "first"}]
     assert body["messages"][0]["content"][1]["text"] == "<weftline:system>\nnote\n</weftline:system>"
-    body = conversation_requests.render("openai_chat", prompt_of(messages), CATALOG.find("llama-3.3-70b"))
+    body = wire_forms.render("openai_chat", prompt_of(messages), CATALOG.find("llama-3.3-70b"))
     assert body["messages"] == [
         {"role": "system", "content": "first"},
         {"role": "user", "content": "hi\n\n<weftline:system>\nnote\n</weftline:system>"},
     ]
-    body = conversation_requests.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
+    body = wire_forms.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
     assert [message["role"] for message in body["messages"]] == ["system", "user", "system"]
 
 
@@ -318,8 +318,8 @@ def test_parallel_calls_of_responses_become_one_message_of_chat() -> None:
         {"type": "function_call_output", "call_id": "a", "output": "1"},
         {"type": "function_call_output", "call_id": "b", "output": "2"},
     ]
-    messages = conversation_requests.parse("openai_responses", items).messages
-    body = conversation_requests.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
+    messages = wire_forms.parse("openai_responses", items).messages
+    body = wire_forms.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool", "tool"]
     assert [call["id"] for call in body["messages"][1]["tool_calls"]] == ["a", "b"]
 
@@ -331,7 +331,7 @@ def test_arguments_that_are_no_object_are_wrapped_for_anthropic() -> None:
         ConversationMessage(role="assistant", tool_calls=calls),
         ConversationMessage(role="tool", content="1", tool_call_id="a b"),
     ]
-    body = conversation_requests.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
+    body = wire_forms.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
     use, result = body["messages"][1]["content"][0], body["messages"][2]["content"][0]
     assert use["input"] == {"arguments": "{broken"}
     assert use["id"] == result["tool_use_id"] != "a b"
@@ -340,11 +340,11 @@ def test_arguments_that_are_no_object_are_wrapped_for_anthropic() -> None:
 def test_cache_marks_of_the_caller_are_dropped() -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     given = [{"role": "user", "content": [{"type": "text", "text": "hi", **mark}]}]
-    found = conversation_requests.parse("anthropic", given, system=[{"type": "text", "text": "s", **mark}])
+    found = wire_forms.parse("anthropic", given, system=[{"type": "text", "text": "s", **mark}])
     assert b"cache_control" not in msgspec.json.encode(found)
     # But not from the arguments of a tool.
     use = {"type": "tool_use", "id": "t", "name": "f", "input": mark}
-    found = conversation_requests.parse("anthropic", [{"role": "assistant", "content": [use]}])
+    found = wire_forms.parse("anthropic", [{"role": "assistant", "content": [use]}])
     assert json.loads(found.messages[0].tool_calls[0].arguments) == mark
 
 
@@ -389,7 +389,7 @@ def test_cache_marks_of_the_caller_are_dropped() -> None:
 )
 def test_bad_input_names_its_field(form: Any, messages: Any, more: Any, field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        conversation_requests.parse(form, messages, **more)
+        wire_forms.parse(form, messages, **more)
     assert refused.value.context["field"] == field
     assert refused.value.message.startswith(field + ":")
 
@@ -414,40 +414,40 @@ def test_bad_input_names_its_field(form: Any, messages: Any, more: Any, field: s
 )
 def test_any_input_is_parsed_or_refused(form: Any, value: Any) -> None:
     try:
-        found = conversation_requests.parse(form, value, tools=value)
+        found = wire_forms.parse(form, value, tools=value)
     except InvalidInput:
         return
     messages = [*found.messages, ConversationMessage(role="user", content="hi")]
     for target in FORMS:
-        conversation_requests.encode_body(
-            conversation_requests.render(target, prompt_of(messages, found.tools), CATALOG.find(MODELS[target]))
+        wire_forms.encode_body(
+            wire_forms.render(target, prompt_of(messages, found.tools), CATALOG.find(MODELS[target]))
         )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("content", [5, True, {"a": 1}, ["text", 7], [{"type": "text", "text": 5}]])
 def test_opaque_items_may_hold_anything(content: Any) -> None:
-    [message] = conversation_requests.parse("openai_responses", [{"type": "reasoning", "content": content}]).messages
+    [message] = wire_forms.parse("openai_responses", [{"type": "reasoning", "content": content}]).messages
     for target in FORMS:
         said = [ConversationMessage(role="user", content="hi"), message]
-        body = conversation_requests.render(target, prompt_of(said), CATALOG.find(MODELS[target]))  # type: ignore[arg-type]
-        assert conversation_requests.encode_body(body)
+        body = wire_forms.render(target, prompt_of(said), CATALOG.find(MODELS[target]))  # type: ignore[arg-type]
+        assert wire_forms.encode_body(body)
 
 
 def test_tools_named_twice_are_refused() -> None:
     tool = {"name": "f", "input_schema": {}}
     with pytest.raises(InvalidInput, match="twice"):
-        conversation_requests.parse("anthropic", [], tools=[tool, tool])
+        wire_forms.parse("anthropic", [], tools=[tool, tool])
 
 
 def test_a_conversation_that_begins_with_the_assistant_gets_a_first_message() -> None:
     messages = [ConversationMessage(role="assistant", content="hello")]
-    body = conversation_requests.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
+    body = wire_forms.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
     assert [message["role"] for message in body["messages"]] == ["user", "assistant"]
 
 
 def test_a_prompt_of_system_messages_alone_is_refused_by_anthropic() -> None:
     with pytest.raises(InvalidInput, match="blocks"):
-        conversation_requests.render(
+        wire_forms.render(
             "anthropic", prompt_of([ConversationMessage(role="system", content="x")]), CATALOG.find("claude-opus-5")
         )
 
@@ -455,9 +455,7 @@ def test_a_prompt_of_system_messages_alone_is_refused_by_anthropic() -> None:
 def test_an_unknown_lifetime_is_refused() -> None:
     messages = [ConversationMessage(role="user", content="x")]
     with pytest.raises(InvalidInput, match="cache_ttl: must be one of 5m, 1h"):
-        conversation_requests.render(
-            "anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"), RenderOptions(ttl="2h")
-        )
+        wire_forms.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"), RenderOptions(ttl="2h"))
 
 
 def test_results_of_equal_call_ids_go_to_the_calls_in_order() -> None:
@@ -465,7 +463,7 @@ def test_results_of_equal_call_ids_go_to_the_calls_in_order() -> None:
     asked = {"role": "assistant", "tool_calls": [call]}
     sent = [asked, {"role": "user", "content": "wait"}, asked]
     sent += [{"role": "tool", "tool_call_id": "c", "content": text} for text in ("one", "two", "three")]
-    block = PromptBlock("all", "conversation", tuple(conversation_requests.parse("openai_chat", sent).messages))
+    block = PromptBlock("all", "conversation", tuple(wire_forms.parse("openai_chat", sent).messages))
     placed = placed_messages(Prompt(model=None, tools=(), blocks=(block,), max_output_tokens=1))
     found = [(each.message.role, each.message.content) for each in placed]
     assert found == [

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.content import ConversationMessage, Prompt, ToolCall, ToolDefinition
-from weftline.models.language_models.conversation_requests import render
 from weftline.models.language_models.token_counts import PromptCounter
+from weftline.models.language_models.wire_forms import render
 from weftline.prompts.assembly.conversation import EventPreparer, Prepared, PreparedSummary, WindowConversation
 from weftline.prompts.assembly.gather import layer_blocks, task_block
 from weftline.prompts.assembly.packers import PackedText, TextPacker

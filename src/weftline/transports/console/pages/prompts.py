@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.thread_pools import TEXT_THREADS
+from weftline.models.language_models.content import PROMPT_FORMS
 from weftline.transports.console.prompt_inspection import (
     PromptChanges,
     budget_rows,
@@ -177,6 +178,7 @@ async def replayed(view: PageView) -> Response:
         receipt=receipt,
         purpose=purposes.get(receipt.session_id),
         prompt=body,
+        forms=PROMPT_FORMS,
         same=body.prompt_hash == receipt.prompt_hash,
         tab="raw",
     )
