@@ -60,6 +60,12 @@ class Settings:
     database_url: str = setting(
         "", "WEFTLINE_DATABASE_URL", "SQLite file or postgresql:// URL; weftline.db in the data folder if empty."
     )
+    database_direct_url: str = setting(
+        "",
+        "WEFTLINE_DATABASE_DIRECT_URL",
+        "postgresql:// URL that leads past a pooler in transaction mode, for LISTEN and building indexes; set it if "
+        "WEFTLINE_DATABASE_URL leads to such a pooler.",
+    )
     object_store_url: str = setting(
         "",
         "WEFTLINE_OBJECT_STORE_URL",

@@ -162,7 +162,7 @@ class App:
         self.call_prices = CallPrices(self._catalog, self._prices)
         self.chat_model = configured_chat_model(settings, self.metrics) if chat_model is None else chat_model
         self.caches = CacheRegistry()
-        self.database = connect(settings.storage_url)
+        self.database = connect(settings.storage_url, settings.database_direct_url)
         self.call_meter = CallMeter(self.database, self.clock)
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock, self._job_figures)
         self.tenants = Tenants(self.database, self.clock, settings.signing_secret.encode())

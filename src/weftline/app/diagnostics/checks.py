@@ -530,7 +530,7 @@ async def _configured_models(settings: Settings) -> list[str]:
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[Database]:
-    database = connect(settings.storage_url)
+    database = connect(settings.storage_url, settings.database_direct_url)
     try:
         await database.open()
         yield database

@@ -116,8 +116,11 @@ class Database(Protocol):
         ...
 
 
-def connect(url: str) -> Database:
-    """Return the database for an address without opening it; only its driver is imported."""
+def connect(url: str, direct_url: str = "") -> Database:
+    """Return the database for an address without opening it; only its driver is imported.
+
+    ``direct_url`` leads past a pooler in transaction mode.
+    """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "sqlite":
         from weftline.storage.sql.dialects.sqlite import SqliteDatabase  # noqa: PLC0415 - only if it is used
@@ -126,5 +129,5 @@ def connect(url: str) -> Database:
     if scheme in {"postgresql", "postgres"}:
         from weftline.storage.sql.dialects.postgres import PostgresDatabase  # noqa: PLC0415 - only if it is used
 
-        return PostgresDatabase(url)
+        return PostgresDatabase(url, direct_url)
     raise InvalidSetting(f"WEFTLINE_DATABASE_URL: '{scheme}://' is neither a SQLite file nor postgresql://.")

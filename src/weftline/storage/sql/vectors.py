@@ -40,10 +40,12 @@ END $$
 
 async def register_vector_codec(connection: Any) -> bool:  # noqa: ANN401 - asyncpg's own type is private
     """Register the codec of vectors on a connection; False if the extension is not installed yet."""
-    schema = await connection.fetchval(_SCHEMA_OF_TYPE)
-    if schema is None:
-        return False
-    await connection.set_type_codec("halfvec", schema=schema, encoder=_encoded, decoder=_decoded, format="binary")
+    # In one transaction, so that a pooler does not put its statements on different connections.
+    async with connection.transaction():
+        schema = await connection.fetchval(_SCHEMA_OF_TYPE)
+        if schema is None:
+            return False
+        await connection.set_type_codec("halfvec", schema=schema, encoder=_encoded, decoder=_decoded, format="binary")
     return True
 
 

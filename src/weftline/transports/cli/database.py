@@ -175,7 +175,8 @@ def sign_layers(target: Target, *, as_json: bool) -> None:
 async def _database(target: Target) -> AsyncIterator[Database]:
     from weftline.storage.sql.database import connect  # noqa: PLC0415 - help needs no storage
 
-    database = connect(target.settings().storage_url)
+    settings = target.settings()
+    database = connect(settings.storage_url, settings.database_direct_url)
     try:
         await database.open()
         yield database

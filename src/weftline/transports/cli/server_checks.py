@@ -127,7 +127,7 @@ async def _check_key(target: Target) -> Finding:
 
 async def check_caller(settings: Settings, credential: Credential, clock: Clock) -> Finding:
     """Check that a credential of the data folder is accepted, and say whose it is."""
-    database = connect(settings.storage_url)
+    database = connect(settings.storage_url, settings.database_direct_url)
     try:
         await database.open()
         if not await Tenants(database, clock).names():

@@ -151,7 +151,7 @@ async def _open_app(settings: Settings, caller: ChatCaller, stack: AsyncExitStac
 
 
 async def _needs_migration(settings: Settings) -> bool:
-    database = connect(settings.storage_url)
+    database = connect(settings.storage_url, settings.database_direct_url)
     await database.open()
     try:
         return any(step.applied_at is None for step in await status(database))

@@ -146,6 +146,11 @@ _UNREACHABLE = (
     # Raised by asyncpg when the server's last message arrived while the connection was idle.
     asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
+    # The server stops, or has become a standby.
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
     # A database that accepts no connections now.
     asyncpg.ObjectNotInPrerequisiteStateError,
@@ -234,10 +239,17 @@ def _fair_slots(total: int) -> FairSlots:
 
 
 class PostgresDatabase:
-    """One PostgreSQL database, shared by any number of Weftline processes."""
+    """One PostgreSQL database, shared by any number of Weftline processes.
 
-    def __init__(self, url: str) -> None:
+    With a direct address, the other one may lead to a pooler in transaction mode. There no statement has a name, as
+    the next transaction may be on another server connection; what outlives a transaction uses the direct address.
+    """
+
+    def __init__(self, url: str, direct_url: str = "") -> None:
         self._url = url
+        self._direct_url = direct_url or url
+        # For each connection; 100 is asyncpg's default.
+        self._named_statements = 0 if direct_url else 100
         self._pool: Any = None
         self._listeners: set[asyncio.Queue[set[str]]] = set()
         self._to_announce: set[str] = set()
@@ -247,7 +259,7 @@ class PostgresDatabase:
         self._knows_vectors = True
         self._slots = _fair_slots(_POOL_SIZE)
         self._write_slots = _fair_slots(int(_POOL_SIZE * _WRITING))
-        self._heavy_reads: HeavyReads[_HeavyReader] = HeavyReads(lambda: _HeavyReader(url))
+        self._heavy_reads: HeavyReads[_HeavyReader] = HeavyReads(lambda: _HeavyReader(url, self._named_statements))
 
     async def open(self) -> None:
         async with _translated(self._usage):
@@ -258,6 +270,7 @@ class PostgresDatabase:
                 init=self._make_ready,
                 reset=_nothing_to_reset,
                 timeout=_CONNECT_SECONDS,
+                statement_cache_size=self._named_statements,
             )
 
     async def close(self) -> None:
@@ -376,6 +389,10 @@ class PostgresDatabase:
             self._usage.began(self._in_use)
             try:
                 yield connection
+            except asyncpg.ReadOnlySQLTransactionError:
+                # After a failover, open connections still lead to the server that is now a standby.
+                await self._connections().expire_connections()
+                raise
             finally:
                 self._in_use -= 1
                 self._usage.ended(time.perf_counter() - started)
@@ -389,8 +406,16 @@ class PostgresDatabase:
     @asynccontextmanager
     async def owning(self) -> AsyncIterator[Any]:
         """Acquire a connection of the schema owner outside a transaction, for statements that cannot run in one."""
-        async with _translated(self._usage), self._acquired() as connection:
-            yield connection
+        async with _translated(self._usage):
+            if self._direct_url == self._url:
+                async with self._acquired() as connection:
+                    yield connection
+                return
+            connection = await asyncpg.connect(self._direct_url, timeout=_CONNECT_SECONDS)
+            try:
+                yield connection
+            finally:
+                await connection.close()
 
     @asynccontextmanager
     async def _owned(self) -> AsyncIterator[Any]:
@@ -433,7 +458,7 @@ class PostgresDatabase:
     async def _listen(self, mailbox: asyncio.Queue[set[str]]) -> None:
         while True:
             with contextlib.suppress(*_UNREACHABLE):
-                connection = await asyncpg.connect(self._url)
+                connection = await asyncpg.connect(self._direct_url, timeout=_CONNECT_SECONDS)
                 self._opened += 1
                 lost = asyncio.Event()
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
@@ -448,10 +473,10 @@ class PostgresDatabase:
 class _HeavyReader:
     """The connection of one thread of heavy reads, with an event loop of its own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, named_statements: int) -> None:
         self._loop = asyncio.new_event_loop()
         try:
-            self._connection = self._loop.run_until_complete(_connected(url))
+            self._connection = self._loop.run_until_complete(_connected(url, named_statements))
         except BaseException:
             self._loop.close()
             raise
@@ -475,9 +500,9 @@ class _HeavyReader:
             usage.ended(time.perf_counter() - started)
 
 
-async def _connected(url: str) -> Any:  # noqa: ANN401 - asyncpg's own type is private
+async def _connected(url: str, named_statements: int) -> Any:  # noqa: ANN401 - asyncpg's own type is private
     async with _translated(StorageUsage()):
-        connection = await asyncpg.connect(url, timeout=_CONNECT_SECONDS)
+        connection = await asyncpg.connect(url, timeout=_CONNECT_SECONDS, statement_cache_size=named_statements)
         await register_vector_codec(connection)
         return connection
 
