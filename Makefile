@@ -99,9 +99,10 @@ typescript: $(VENV)/.development
 clients: $(VENV)/.development
 	$(BIN)/python scripts/model_clients.py $(ARGS)
 
-# Adapters for frameworks that are too large for every set-up. Part of conformance; skipped where one cannot be installed.
+# Every adapter with its framework: conformance suites, tests, guides; a table. ARGS="google_adk" tests one. Part of
+# conformance; a framework that cannot be installed is skipped.
 adapters: $(VENV)/.development
-	$(BIN)/python scripts/large_adapters.py
+	$(BIN)/python scripts/framework_adapters.py $(ARGS)
 
 docs: $(VENV)/.development
 	$(BIN)/python scripts/generate.py

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx2
-from large_adapters import main as test_large_adapters
+from framework_adapters import main as test_adapters
 from model_clients import main as try_model_clients
 from node_js import Node, find_node
 from real_clients import METRICS_TOKEN, SESSION, STEP, STEP_TOOLS, ClientResult, ClientSetup, try_clients
@@ -82,7 +82,7 @@ def main() -> int:
     good = all(era.good for era in eras) and all(seen.good for seen in clients) and typescript
     print("\nEverything passed." if good else "\nNot everything passed.")
     # Also where the suite failed: they have nothing to do with each other.
-    return max(0 if good else 1, try_model_clients(), test_large_adapters())
+    return max(0 if good else 1, try_model_clients(), test_adapters())
 
 
 def install_packages(node: Node) -> None:

@@ -33,7 +33,9 @@ OF_THE_SERVER = (
     *(f"weftline.demo.{name}" for name in ("agents", "proxied", "run", "story")),
 )
 # Frameworks with an adapter; who uses one has it already.
-FRAMEWORKS = {"anthropic", "claude-agent-sdk", "langchain", "langgraph", "openai-agents", "pydantic-ai"}
+FRAMEWORKS = {"anthropic", "langchain", "langgraph", "openai-agents", "pydantic-ai"}
+# Those that make adapters installs into environments of their own, so that they are not locked.
+LARGE_FRAMEWORKS = {"claude-agent-sdk", "google-adk"}
 SERVER_MODULES = {"jinja2", "mcp", "mcp_types", "sse_starlette", "starlette", "uvicorn", "valkey"}
 IN_PROCESS = """
 import asyncio
@@ -110,8 +112,7 @@ def test_the_wheel_and_the_lock_file_agree_and_name_no_host(wheel: Wheel) -> Non
     locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
     for each in wheel.requirements:
         name = canonicalize_name(each.name)
-        # That SDK is not locked: make adapters installs it in an environment of its own.
-        if name in {"weftline", "claude-agent-sdk"}:
+        if name in {"weftline", *LARGE_FRAMEWORKS}:
             continue
         assert each.specifier.contains(locked[name], prereleases=True), each
     assert "://" not in (ROOT / "requirements.lock").read_text("utf-8")
@@ -119,10 +120,9 @@ def test_the_wheel_and_the_lock_file_agree_and_name_no_host(wheel: Wheel) -> Non
 
 def test_working_on_weftline_installs_everything() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert Requirement(extras["all"][0]).extras == extras.keys() - {"all", "dev"} - FRAMEWORKS
+    assert Requirement(extras["all"][0]).extras == extras.keys() - {"all", "dev"} - FRAMEWORKS - LARGE_FRAMEWORKS
     own = [Requirement(line) for line in extras["dev"] if line.startswith("weftline[")]
-    # The SDK of Claude's agents is larger than all others together: make adapters installs it.
-    assert [each.extras for each in own] == [{"all", *FRAMEWORKS} - {"claude-agent-sdk"}]
+    assert [each.extras for each in own] == [{"all", *FRAMEWORKS}]
     assert "--editable '.[all]'" in (ROOT / "Makefile").read_text("utf-8")
 
 

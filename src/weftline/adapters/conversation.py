@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.adapters.bridge import Bridge
@@ -18,7 +19,7 @@ from weftline.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator
 
     from weftline.client._operations import Operations, SyncOperations
 
@@ -110,7 +111,7 @@ class Conversation:
         texts, others = [], []
         for message in assembled.body.get("messages") or assembled.body["input"]:
             if message.get("role") in {"system", "developer"}:
-                texts.append(_text(message["content"]))
+                texts.append(text_of(message["content"]))
             else:
                 others.append(message)
         return Prompt(session_id, assembled.receipt_id, "\n\n".join(texts), others)
@@ -136,9 +137,53 @@ class Conversation:
         return checked.answer["content"] if checked.answer else answer
 
 
+class Conversations:
+    """A conversation for each agent that has a client of its own, and one for the others.
+
+    ``clients``: by the name of an agent, the client that acts as it, so that agents of one program have windows and
+    rights of their own. Other options are those of ``Conversation``.
+    """
+
+    def __init__(
+        self,
+        weftline: Operations | SyncOperations,
+        *,
+        clients: Mapping[str, Operations | SyncOperations] | None = None,
+        **options: Any,  # noqa: ANN401 - of several types
+    ) -> None:
+        self._default = Conversation(weftline, **options)
+        self._by_agent = {name: Conversation(client, **options) for name, client in (clients or {}).items()}
+
+    def of(self, agent: str | None) -> Conversation:
+        """Return the conversation of an agent."""
+        return self._by_agent.get(agent or "", self._default)
+
+
 def _nothing() -> None:
     return None
 
 
-def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
-    return content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content)
+def text_of(content: object) -> str:
+    """Return the text of a content: one text, or parts."""
+    if isinstance(content, str) or not content:
+        return str(content or "")
+    parts: Sequence[Any] = content if isinstance(content, Sequence) else [content]
+    texts = (part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None) for part in parts)
+    return "\n".join(str(text) for text in texts if text)
+
+
+def identity(message: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what two messages of OpenAI's chat API have in common that say the same.
+
+    An answer of a tool is known by its call. What an assembled prompt has unchanged can so stay the object of the
+    framework, with its ids and signatures.
+    """
+    if message["role"] == "tool":
+        return "tool", str(message["tool_call_id"])
+    calls = ",".join(str(call["id"]) for call in message.get("tool_calls") or ())
+    return str(message["role"]), calls or text_of(message.get("content"))
+
+
+def latest_question(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return what a user said last, which is what a prompt is for."""
+    return next((text_of(each.get("content")) for each in reversed(messages) if each.get("role") == "user"), "")

@@ -6,6 +6,7 @@ from hashlib import sha256
 from urllib.parse import quote, unquote
 
 _MAX_SESSION = 100
+_MAX_PART = 60
 
 
 def escape(name: str) -> str:
@@ -17,6 +18,12 @@ def escape(name: str) -> str:
 
 def unescape(part: str) -> str:
     return "" if part == ":" else unquote(part.replace(":", "%"))
+
+
+def key_part(name: str) -> str:
+    """Return a name as a part of a key that has several; a long one as its hash."""
+    part = escape(name)
+    return part if len(part) <= _MAX_PART else f"sha256-{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def session_name(name: str, *, prefix: str = "") -> str:

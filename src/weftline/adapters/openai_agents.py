@@ -7,15 +7,14 @@ has the input filter and the hooks of a run; each agent of a handoff may have a 
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from weftline.adapters.bridge import Bridge, missing_framework
-from weftline.adapters.conversation import Conversation, Refusal
+from weftline.adapters.conversation import Conversations, Refusal, latest_question, text_of
+from weftline.adapters.entries import Entries
 from weftline.adapters.keys import session_name
-from weftline.errors import MemoryNotFound, SessionNotFound, WindowNotFound
+from weftline.errors import SessionNotFound, WindowNotFound
 
 try:
     from agents import RunConfig, RunHooks, SQLiteSession, ToolGuardrailFunctionOutput, ToolInputGuardrail, UserError
@@ -32,11 +31,10 @@ if TYPE_CHECKING:
     from agents.run_config import CallModelData
     from agents.tool_guardrails import ToolInputGuardrailData
 
-    from weftline.adapters.conversation import Prompt
+    from weftline.adapters.conversation import Conversation, Prompt
     from weftline.client._operations import Operations, SyncOperations
 
 _ITEMS = "openai-agents/items/"
-_PAGE = 200
 
 
 class WeftlineSession(SessionABC):
@@ -60,15 +58,14 @@ class WeftlineSession(SessionABC):
         self.session_settings = session_settings
         self.bridge = Bridge(weftline, strict=strict)
         self._weftline = self.bridge.weftline
-        # A session of its own: searches for prompts of the session itself find what was said in its windows.
-        self._place = session_name(session_id, prefix="items-")
-        self._numbers = count()
+        place = session_name(session_id, prefix="items-")
+        self._entries = Entries(self.bridge, place, "A session of the OpenAI Agents SDK")
         self._local = SQLiteSession(session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        entries = await self.bridge.arun(self.bridge.guarded(self._entries(), lambda: None))
+        entries = await self.bridge.arun(self.bridge.guarded(self._entries.list(_ITEMS), lambda: None))
         items = [] if entries is None else [entry.value for entry in entries]
         items += await self._local.get_items()
         return items if limit is None else items[max(0, len(items) - limit) :] if limit > 0 else []
@@ -98,45 +95,21 @@ class WeftlineSession(SessionABC):
 
         await self.bridge.arun(self.bridge.guarded(compact(), lambda: None))
 
-    def _entries(self) -> Generator[Any, Any, list[Any]]:
-        entries: list[Any] = []
-        cursor = None
-        while True:
-            try:
-                page = yield self._weftline.memory.list(
-                    session_id=self._place, prefix=_ITEMS, values=True, limit=_PAGE, cursor=cursor
-                )
-            except SessionNotFound:
-                return []
-            entries += page.entries
-            if not page.has_more:
-                return entries
-            cursor = page.next_cursor
-
     def _add(self, items: list[TResponseInputItem]) -> Generator[Any, Any, int]:
         for item in items:
-            # In the order of time, also after items of other processes.
-            key = f"{_ITEMS}{time.time_ns():020}-{next(self._numbers):06}"
-            try:
-                yield self._weftline.memory.set(key, item, session_id=self._place)
-            except SessionNotFound:
-                title = "A session of the OpenAI Agents SDK"
-                yield self._weftline.session.create(title, session_id=self._place, exist_ok=True)
-                yield self._weftline.memory.set(key, item, session_id=self._place)
+            yield from self._entries.append(_ITEMS, item)
         return len(items)
 
     def _pop(self) -> Generator[Any, Any, TResponseInputItem | None]:
-        while entries := (yield from self._entries()):
-            with suppress(MemoryNotFound):  # somebody else has taken it
-                yield self._weftline.memory.delete(entries[-1].key, session_id=self._place)
+        while entries := (yield from self._entries.list(_ITEMS)):
+            if (yield from self._entries.delete(entries[-1].key)):  # nobody else has taken it
                 item: TResponseInputItem = entries[-1].value
                 return item
         return None
 
     def _clear(self) -> Generator[Any, Any, None]:
-        for entry in (yield from self._entries()):
-            with suppress(MemoryNotFound):
-                yield self._weftline.memory.delete(entry.key, session_id=self._place)
+        for entry in (yield from self._entries.list(_ITEMS, values=False)):
+            yield from self._entries.delete(entry.key)
 
 
 class WeftlineRun(RunHooks[Any]):
@@ -155,25 +128,22 @@ class WeftlineRun(RunHooks[Any]):
         strict: bool = False,
         **prompts: Any,  # noqa: ANN401 - of several types
     ) -> None:
-        options = {"session_id": session_id, "strict": strict, **prompts}
-        self._default = Conversation(weftline, **options)
-        self._conversations = {name: Conversation(each, **options) for name, each in (clients or {}).items()}
+        self._conversations = Conversations(weftline, clients=clients, session_id=session_id, strict=strict, **prompts)
         self._open: dict[str, Prompt] = {}
         self.config = RunConfig(call_model_input_filter=self.filter)
         self.guardrail = ToolInputGuardrail[Any](guardrail_function=self._check, name="weftline")
 
     def conversation(self, agent: Agent[Any]) -> Conversation:
         """Return the conversation of an agent."""
-        return self._conversations.get(agent.name, self._default)
+        return self._conversations.of(agent.name)
 
     async def filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the assembled prompt in place of the input; the agent's own instructions stay before its layers."""
         items = [dict(item) for item in data.model_data.input]
-        asked = next((item for item in reversed(items) if item.get("role") == "user"), {})
         model = data.agent.model if isinstance(data.agent.model, str) else None
         conversation = self.conversation(data.agent)
         prompt = await conversation.bridge.arun(
-            conversation.prompt(None, "openai_responses", items, _text(asked.get("content", "")), model)
+            conversation.prompt(None, "openai_responses", items, latest_question(items), model)
         )
         if prompt is None:
             return data.model_data
@@ -198,7 +168,7 @@ class WeftlineRun(RunHooks[Any]):
             "output_tokens": response.usage.output_tokens,
             "input_tokens_details": {"cached_tokens": response.usage.input_tokens_details.cached_tokens or 0},
         }
-        said = "\n".join(_text(getattr(item, "content", "")) for item in response.output).strip()
+        said = "\n".join(text_of(getattr(item, "content", "")) for item in response.output).strip()
         conversation = self.conversation(agent)
         await conversation.bridge.arun(conversation.report(prompt, usage, said))
 
@@ -213,11 +183,3 @@ class WeftlineRun(RunHooks[Any]):
         if isinstance(checked, Refusal):
             return ToolGuardrailFunctionOutput.reject_content(checked.text)
         return ToolGuardrailFunctionOutput.allow()
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") if isinstance(part, dict) else getattr(part, "text", None) for part in parts)
-    return "\n".join(str(text) for text in texts if text)

@@ -5,7 +5,9 @@ Every text is scanned for attacks before it is stored, which takes five times as
 
 from __future__ import annotations
 
+import json
 import zlib
+from typing import Any
 
 # Python converts integers of up to 4,300 digits to text.
 _PART_BYTES = 1_000
@@ -22,3 +24,12 @@ def pack(content: bytes) -> list[int]:
 def unpack(packed: list[int]) -> bytes:
     """Return the bytes that were packed."""
     return zlib.decompress(b"".join(each.to_bytes((each.bit_length() + 7) // 8)[1:] for each in packed))
+
+
+def pack_json(value: object) -> list[int]:
+    """Return what JSON can express, as it is stored: it is read exactly as it was."""
+    return pack(json.dumps(value).encode())
+
+
+def unpack_json(packed: list[int]) -> Any:  # noqa: ANN401 - what was packed
+    return json.loads(unpack(packed))

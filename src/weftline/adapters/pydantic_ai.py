@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from weftline.adapters.bridge import Bridge, missing_framework
-from weftline.adapters.conversation import Conversation, Refusal
+from weftline.adapters.conversation import Conversation, Refusal, identity, latest_question, text_of
+from weftline.adapters.entries import Entries
 from weftline.adapters.keys import escape
-from weftline.errors import MemoryNotFound, SessionNotFound, VersionConflict
+from weftline.errors import VersionConflict
 
 try:
     from pydantic import TypeAdapter
@@ -47,9 +48,7 @@ if TYPE_CHECKING:
     from weftline.client._operations import Operations, SyncOperations
 
 _RECORDS = TypeAdapter(ConversationRecord)
-_STORE = "pydantic-ai-conversations"
 _RECORD, _ENTRY = "records/", "entries/"
-_PAGE = 200
 
 
 class WeftlineCapability(AbstractCapability[Any]):
@@ -74,10 +73,10 @@ class WeftlineCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
     ) -> ModelResponse:
         told = [pair for each in request_context.messages for pair in _told(each)]
-        asked = next((str(message["content"]) for message, _ in reversed(told) if message["role"] == "user"), "")
+        messages = [message for message, _ in told]
         prompt = await self.bridge.arun(
             self.conversation.prompt(
-                ctx.conversation_id, "openai_chat", [message for message, _ in told], asked, ctx.model.model_name
+                ctx.conversation_id, "openai_chat", messages, latest_question(messages), ctx.model.model_name
             )
         )
         if prompt is None:
@@ -120,7 +119,7 @@ class WeftlineConversationStore(ConversationStore):
 
     def __init__(self, weftline: Operations | SyncOperations, *, strict: bool = False) -> None:
         self.bridge = Bridge(weftline, strict=strict, raised=(ConversationConflict,))
-        self._weftline = self.bridge.weftline
+        self._entries = Entries(self.bridge, "pydantic-ai-conversations", "Conversations of Pydantic AI")
         self._local = InMemoryConversationStore()
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
@@ -161,25 +160,11 @@ class WeftlineConversationStore(ConversationStore):
         return ConversationEntry(id=entry_id, parent_id=found.value["parent_id"], message=message)
 
     def _stored(self, kind: str, name: str) -> Generator[Any, Any, Any]:
-        try:
-            return (yield self._weftline.memory.get(f"{kind}{escape(name)}", session_id=_STORE))
-        except (MemoryNotFound, SessionNotFound):
-            return None
+        return (yield from self._entries.get(f"{kind}{escape(name)}"))
 
     def _all_records(self) -> Generator[Any, Any, list[ConversationRecord]]:
-        records: list[ConversationRecord] = []
-        cursor = None
-        while True:
-            try:
-                page = yield self._weftline.memory.list(
-                    session_id=_STORE, prefix=_RECORD, values=True, limit=_PAGE, cursor=cursor
-                )
-            except SessionNotFound:
-                return []
-            records += [_RECORDS.validate_python(entry.value) for entry in page.entries]
-            if not page.has_more:
-                return records
-            cursor = page.next_cursor
+        entries = yield from self._entries.list(_RECORD)
+        return [_RECORDS.validate_python(entry.value) for entry in entries]
 
     def _write(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
@@ -190,18 +175,14 @@ class WeftlineConversationStore(ConversationStore):
         is_known = record.head_id is None or record.head_id in {entry.id for entry in new_entries}
         if not is_known and (yield from self._stored(_ENTRY, str(record.head_id))) is None:
             raise ConversationConflict(record.conversation_id)
-        if stored is None:
-            # Of its own, so that prompts do not find stored messages beside the conversation itself.
-            yield self._weftline.session.create("Conversations of Pydantic AI", session_id=_STORE, exist_ok=True)
         for entry in new_entries:
             (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
             value = {"parent_id": entry.parent_id, "message": message}
-            yield self._weftline.memory.set(f"{_ENTRY}{escape(entry.id)}", value, session_id=_STORE)
+            yield from self._entries.set(f"{_ENTRY}{escape(entry.id)}", value)
         try:
-            yield self._weftline.memory.set(
+            yield from self._entries.set(
                 f"{_RECORD}{escape(record.conversation_id)}",
                 _RECORDS.dump_python(record, mode="json"),
-                session_id=_STORE,
                 if_version=stored.version if stored else 0,
             )
         except VersionConflict as conflict:
@@ -214,9 +195,11 @@ class WeftlineConversationStore(ConversationStore):
             raise ConversationConflict(conversation_id)
         try:
             key = f"{_RECORD}{escape(conversation_id)}"
-            yield self._weftline.memory.delete(key, session_id=_STORE, if_version=stored.version)
-        except (VersionConflict, MemoryNotFound) as conflict:
+            deleted = yield from self._entries.delete(key, if_version=stored.version)
+        except VersionConflict as conflict:
             raise ConversationConflict(conversation_id) from conflict
+        if not deleted:
+            raise ConversationConflict(conversation_id)
         return True
 
 
@@ -251,20 +234,20 @@ def _assembled(
     request: ModelRequestContext, told: Sequence[tuple[dict[str, Any], Any]], prompt: Prompt
 ) -> ModelRequestContext:
     """Return a request with the assembled prompt; what is in it unchanged stays the message or part it was."""
-    own = {_name(message): each for message, each in told}
+    own = {identity(message): each for message, each in told}
     first = request.messages[0] if request.messages else None
     system = (
         [part for part in first.parts if isinstance(part, SystemPromptPart)] if isinstance(first, ModelRequest) else []
     )
     messages: list[ModelMessage] = [ModelRequest(parts=system)] if system else []
     for message in prompt.messages:
-        known = own.get(_name(message))
+        known = own.get(identity(message))
         if message["role"] == "assistant":
-            messages.append(known or ModelResponse(parts=[TextPart(_text(message))]))
+            messages.append(known or ModelResponse(parts=[TextPart(text_of(message.get("content")))]))
             continue
-        part = UserPromptPart(_text(message)) if known is None else known
+        part = UserPromptPart(text_of(message.get("content"))) if known is None else known
         if known is not None and message["role"] == "tool" and isinstance(known, ToolReturnPart):
-            part = replace(known, content=_text(message))
+            part = replace(known, content=text_of(message.get("content")))
         if messages and isinstance(messages[-1], ModelRequest):
             messages[-1] = replace(messages[-1], parts=[*messages[-1].parts, part])
         else:
@@ -276,19 +259,6 @@ def _assembled(
         messages=messages,
         model_request_parameters=replace(parameters, instruction_parts=instructions) if prompt.system else parameters,
     )
-
-
-def _name(message: dict[str, Any]) -> tuple[str, str]:
-    """Return what two messages have in common that say the same; a result of a tool is known by its call."""
-    if message["role"] == "tool":
-        return "tool", str(message["tool_call_id"])
-    calls = ",".join(str(call["id"]) for call in message.get("tool_calls") or ())
-    return str(message["role"]), calls or _text(message)
-
-
-def _text(message: dict[str, Any]) -> str:
-    content = message.get("content") or ""
-    return content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content)
 
 
 def _said(message: ModelResponse) -> str:
