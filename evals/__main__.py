@@ -22,6 +22,7 @@ from evals.efficiency_fit import efficiency_fit
 from evals.entities import entities
 from evals.injection.bars import injection_bars
 from evals.injection.table import injection, injection_closed
+from evals.long_outputs import long_outputs
 from evals.message_search import message_search
 from evals.pairs import pairs
 from evals.public_schemas import public_schemas
@@ -54,6 +55,7 @@ EVALUATIONS = {
     "injection": injection,
     "injection_bars": injection_bars,
     "injection_closed": injection_closed,
+    "long_outputs": long_outputs,
     "message_search": message_search,
     "pairs": pairs,
     "public_schemas": public_schemas,

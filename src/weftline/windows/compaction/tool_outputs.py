@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.windows.compaction.json_outputs import slim_json
+from weftline.windows.compaction.unusual_lines import unlikeness, unusual_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,15 +23,29 @@ if TYPE_CHECKING:
 
 # Kinds of line-based tool outputs, and which of their lines matter most.
 
-# Ranks of lines: lower ones stay first.
+# Ranks of lines: lower ones stay first. Parts of a rank order the lines within it.
 BEST, GOOD, FAIR, WEAK, REST = range(5)
 
 _SAMPLE = 60
+# Lines beyond so many characters are chosen from a sample: comparing a thousand characters takes 0.1 milliseconds.
+_MAX_READ = 131_072
+# Fewer lines have none that is unlike the others; in a text most of whose lines are, none tells more.
+_MIN_COMPARED = 30
+_UNLIKE, _MOST_UNLIKE, _MOST_UNLIKE_CODE = 1.0, 0.5, 0.1
+# Tokens for one line unlike the others.
+_TOKENS_PER_UNLIKE = 60
+_MAX_DEPTH = 9
+_GOLDEN = 0.618
 _MAX_COLUMNS = 12
 _MIN_TABLE_LINES = 4
 _ERROR = re.compile(
     r"(?i)\b(?:error|errors|exception|fatal|panic|fail(?:ed|ure|ures|s)?|critical|denied|refused|timed? ?out|cannot|"
     r"unable|not found|undefined|segfault|abort(?:ed)?|traceback|killed|oom)\b|[a-z](?:Error|Exception)\b"
+)
+# A line without any of these names no error: looking for them is much faster than the expression.
+_ERROR_PARTS = (
+    *("err", "excep", "fatal", "panic", "fail", "critical", "denied", "refused", "time", "cannot", "unable", "found"),
+    *("undefined", "segfault", "abort", "traceback", "killed", "oom"),
 )
 _WARNING = re.compile(r"(?i)\bwarn(?:ing|ings)?\b|\bdeprecated\b")
 _RESULT = re.compile(
@@ -44,8 +59,15 @@ _TRACE = re.compile(r"Traceback \(most recent call last\)|^\s+at [\w$.<>]+\(|pan
 _CAUSE = re.compile(r"^(?:Caused by|During handling|The above exception|Suppressed)")
 _SIGNATURE = re.compile(
     r"^\s*(?:@\w|(?:export |public |private |protected |static |async |abstract |final |pub |default )*"
-    r"(?:def|class|function|func|fn|interface|struct|enum|trait|impl|type|module|package|namespace|const [A-Z_]+)\b)"
+    r"(?:def[a-z]*|class|function|func?|fun|fn|sub|interface|struct|enum|union|trait|impl|type|object|record|protocol|"
+    r"module|package|namespace|local function|const \w+ = (?:async )?(?:\(|function)|const [A-Z_]+|macro_rules!|"
+    r"CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION|PROCEDURE|INDEX))\b"
+    # Functions and methods of C, C++, Java and C#, whose names follow a type; without a statement's end.
+    r"|(?!\s*(?:if|for|while|switch|catch|else|return|do|try|with|elif)\b)[\w:<>,*&\[\]~ ]+\b\w+\([^;=]*\)"
+    r"(?: const| override| noexcept| throws [\w, .]+)*\s*\{?\s*$|[\w']+ ::|[\w.]+ (?:<-|=) function\()"
 )
+# How tools that read files number their lines.
+_NUMBERED = re.compile(r"\s*(\d+)(?:\u2192|\t|\||: ?) ?")
 _CODE = re.compile(
     r"^\s*(?:import |from \S+ import|#include|use |require|return\b|if .*[:{]$|for .*[:{]$|\}|//|\w+ = )|[;{]$"
 )
@@ -82,18 +104,37 @@ def kind_of_lines(lines: Sequence[str]) -> OutputKind:
     sample = [line for line in lines[:_SAMPLE] if line.strip()]
     if _TRACE.search("\n".join(sample)):
         return OutputKind.TRACE
+    # A file may begin with a long comment.
+    whole = [line for line in lines[:: max(len(lines) // _SAMPLE, 1)] if line.strip()]
     if _share(sample, lambda line: bool(_TIMESTAMP.search(line) or _LEVEL.search(line))) > 0.5:  # noqa: PLR2004
         return OutputKind.LOG
     if _delimiter(sample) is not None:
         return OutputKind.TABLE
-    if _share(sample, lambda line: bool(_CODE.search(line) or _SIGNATURE.search(line))) > 0.3:  # noqa: PLR2004
+    if max(_share(each, _is_code) for each in (sample, whole)) > 0.3:  # noqa: PLR2004
         return OutputKind.CODE
     return OutputKind.COMMAND
 
 
-def rank_lines(lines: Sequence[str], kind: OutputKind, wanted: frozenset[str]) -> list[int]:
-    """Return the rank of each line: what was referred to later is best, then errors, extremes, beginning and end."""
-    ranks = _RANKING[kind](lines)
+def _is_code(line: str) -> bool:
+    return bool(_CODE.search(line) or _SIGNATURE.search(line))
+
+
+def rank_lines(lines: Sequence[str], kind: OutputKind, wanted: frozenset[str], most_unlike: int = 0) -> list[float]:
+    """Return the rank of each line.
+
+    What was referred to later is best, then errors, ``most_unlike`` lines that are unlike the others, extremes,
+    beginning and end.
+    """
+    ranks: list[float] = [*_RANKING[kind](lines)]
+    ends = most_unlike // 3 if kind is OutputKind.CODE else 1
+    for at in (*range(min(ends, len(ranks))), *range(max(len(ranks) - ends, 0), len(ranks))):
+        ranks[at] = min(ranks[at], BEST)
+    if most_unlike and len(lines) >= _MIN_COMPARED:
+        scores = unlikeness(lines)
+        unlike = [at for at, score in enumerate(scores) if score >= _UNLIKE]
+        if len(unlike) <= len(lines) * (_MOST_UNLIKE_CODE if kind is OutputKind.CODE else _MOST_UNLIKE):
+            for place, at in enumerate(sorted(unlike, key=lambda at: -scores[at])[:most_unlike]):
+                ranks[at] = min(ranks[at], (place + 1) / (most_unlike + 1))
     if wanted:
         for at, line in enumerate(lines):
             if any(token.rstrip(".:") in wanted for token in _TOKEN.findall(line)):
@@ -105,7 +146,7 @@ def _table(lines: Sequence[str]) -> list[int]:
     delimiter = _delimiter(lines[:_SAMPLE])
     rows = [_cells(line, delimiter) for line in lines]
     header = next((at for at, line in enumerate(lines) if line.strip() and not _RULE.match(line)), 0)
-    ranks = [WEAK if not _ERROR.search(line) else GOOD for line in lines]
+    ranks = [WEAK if not _names_error(line) else GOOD for line in lines]
     for at in (*range(header + 1), *_rules_after(lines, header)):
         ranks[at] = BEST
     for at in (header + 1, header + 2, len(lines) - 1):
@@ -151,7 +192,7 @@ def _log(lines: Sequence[str]) -> list[int]:
 
 def _log_rank(line: str, times: int) -> int:
     """Return the rank of a line; one that was seen before in the same shape has a lower rank."""
-    if _ERROR.search(line):
+    if _names_error(line):
         return BEST if times == 1 else FAIR
     if _WARNING.search(line):
         return GOOD if times == 1 else WEAK
@@ -169,7 +210,7 @@ def _trace(lines: Sequence[str]) -> list[int]:
         if frames[at]:
             is_edge = not (_near(frames, at, 1) and _near(frames, at, -1))
             ranks.append(GOOD if is_edge or at in last else WEAK)
-        elif _CAUSE.match(line) or _ERROR.search(line):
+        elif _CAUSE.match(line) or _names_error(line):
             ranks.append(BEST)
         elif at and frames[at - 1]:
             # The line of code of a frame goes with it.
@@ -184,15 +225,20 @@ def _near(frames: Sequence[bool], at: int, step: int) -> bool:
     return any(0 <= at + step * far < len(frames) and frames[at + step * far] for far in (1, 2))
 
 
-def _code(lines: Sequence[str]) -> list[int]:
-    def rank(line: str) -> int:
+def _code(lines: Sequence[str]) -> list[float]:
+    """Rank definitions by depth, so that the outline of a long file stays."""
+
+    def rank(at: int, line: str) -> float:
+        # Among lines alike, those that stay are spread over the file.
+        spread = at * _GOLDEN % 1 / 10
         if _SIGNATURE.match(line) or _DIFF.match(line):
-            return GOOD
-        if line.startswith(("+", "-")) or "TODO" in line or "FIXME" in line or _ERROR.search(line):
-            return FAIR
+            depth = len(line) - len(line.lstrip())
+            return GOOD + min(depth / 4, _MAX_DEPTH) / 10 * 0.9 + spread * 0.9
+        if line.startswith(("+", "-")) or "TODO" in line or "FIXME" in line or _names_error(line):
+            return FAIR + spread
         return WEAK if line[:1].strip() else REST
 
-    return [rank(line) for line in lines]
+    return [rank(at, line) for at, line in enumerate(lines)]
 
 
 def _command(lines: Sequence[str]) -> list[int]:
@@ -200,7 +246,7 @@ def _command(lines: Sequence[str]) -> list[int]:
     ranks = []
     for line in lines:
         shape = _DIGITS.sub("0", line[:200])
-        rank = BEST if _ERROR.search(line) else GOOD if _RESULT.search(line) else WEAK
+        rank = BEST if _names_error(line) else GOOD if _RESULT.search(line) else WEAK
         ranks.append(rank if shape not in seen else min(rank + 2, REST))
         seen.add(shape)
     return _with_ends(ranks, head=3, tail=4)
@@ -236,11 +282,16 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split(delimiter)]
 
 
+def _names_error(line: str) -> bool:
+    lowered = line.lower()
+    return any(part in lowered for part in _ERROR_PARTS) and _ERROR.search(line) is not None
+
+
 def _share(lines: Sequence[str], is_kind: Callable[[str], bool]) -> float:
     return sum(map(is_kind, lines)) / max(len(lines), 1)
 
 
-_RANKING: dict[OutputKind, Callable[[Sequence[str]], list[int]]] = {
+_RANKING: dict[OutputKind, Callable[[Sequence[str]], Sequence[float]]] = {
     OutputKind.TABLE: _table,
     OutputKind.LOG: _log,
     OutputKind.TRACE: _trace,
@@ -251,7 +302,7 @@ _RANKING: dict[OutputKind, Callable[[Sequence[str]], list[int]]] = {
 
 # A note about lines that were left out takes about this many tokens.
 _NOTE_TOKENS = 10
-_GAP_TOKENS = 2
+_GAP_TOKENS, _NAMED_GAP_TOKENS = 2, 6
 _GAP = "[...]"
 # Up to this many gaps have a note each; more have a sign each and one note at the end.
 _MAX_NOTES = 3
@@ -264,28 +315,47 @@ _DISTINCTIVE = re.compile(r"[0-9_./@#]|.-.|[a-z][A-Z]")
 
 
 class SlimOutput(NamedTuple):
-    """A shortened result. ``left_out`` says what is not in it, such as "214 rows"; empty if everything is."""
+    """A shortened result. ``left_out`` says what is not in it, such as "214 rows"; empty if everything is.
+
+    ``unread``: lines or items that were not compared with the others, as there are too many.
+    """
 
     text: str
     left_out: str = ""
+    unread: int = 0
 
 
 def slim_output(text: str, target_tokens: int, count: TokenCounter, wanted: frozenset[str] = frozenset()) -> SlimOutput:
     """Shorten a result of a tool to about the target. ``wanted``: names and numbers that were referred to later."""
     if count(text) <= target_tokens:
         return SlimOutput(text)
-    slim = slim_json(text, target_tokens, count, wanted)
-    if slim is not None:
-        return SlimOutput(slim.text, slim.left_out)
-    lines = text.splitlines()
+    slim = slim_json(text, target_tokens, count, wanted, lambda part, most: _slim_lines(part, most, count, wanted).text)
+    return _slim_lines(text, target_tokens, count, wanted) if slim is None else SlimOutput(*slim)
+
+
+def _slim_lines(text: str, target_tokens: int, count: TokenCounter, wanted: frozenset[str]) -> SlimOutput:
+    """Shorten a text by its lines; one with so many that they cannot all be compared, by a sample of them."""
+    lines = lines_of(text)
     if len(lines) < 3:  # noqa: PLR2004 - nothing to choose from
         return _clipped(text, target_tokens)
     # Lines of a megabyte are judged by their beginning.
-    heads = [line[:_JUDGED] for line in lines]
-    kind = kind_of_lines(heads)
-    ranks = rank_lines(heads, kind, wanted)
-    chosen = _chosen(lines, ranks, target_tokens, count)
-    return _rendered(lines, chosen, kind)
+    heads = _without_numbers([line[:_JUDGED].rstrip("\r") for line in lines])
+    read = unusual_sample(heads, _MAX_READ, sorted(wanted))
+    sample = [heads[at] for at in read]
+    kind = kind_of_lines(sample)
+    ranks = rank_lines(sample, kind, wanted, max(target_tokens // _TOKENS_PER_UNLIKE, 2))
+    chosen = _chosen([lines[at] for at in read], ranks, target_tokens, count, kind)
+    return _rendered(lines, [read[at] for at in chosen], kind)._replace(unread=len(lines) - len(read))
+
+
+def _without_numbers(lines: list[str]) -> list[str]:
+    """Return lines without the numbers that a tool wrote before them, if these count up."""
+    found = [_NUMBERED.match(line) for line in lines]
+    numbers = [int(match[1]) for match in found if match]
+    counted = sum(after == before + 1 for before, after in pairwise(numbers))
+    if counted < len(lines) * 0.8:
+        return lines
+    return [line[match.end() :] if match else line for line, match in zip(lines, found, strict=True)]
 
 
 def lines_of(text: str) -> list[str]:
@@ -315,14 +385,17 @@ def _clipped(text: str, target_tokens: int) -> SlimOutput:
     return SlimOutput(f"{text[:head]} [{left_out} left out] {text[-tail:]}", left_out)
 
 
-def _chosen(lines: Sequence[str], ranks: Sequence[int], target_tokens: int, count: TokenCounter) -> list[int]:
+def _chosen(
+    lines: Sequence[str], ranks: Sequence[float], target_tokens: int, count: TokenCounter, kind: OutputKind
+) -> list[int]:
     """Return the positions of the best lines that fit, in order; always the best one."""
+    gap = _NAMED_GAP_TOKENS if kind is OutputKind.CODE else _GAP_TOKENS
     room = target_tokens - _NOTE_TOKENS
     chosen: set[int] = set()
     for at in sorted(range(len(lines)), key=ranks.__getitem__):
         cost = count(clip_line(lines[at])) + 1
         if at - 1 not in chosen and at + 1 not in chosen:
-            cost += _GAP_TOKENS
+            cost += gap
         if cost <= room or not chosen:
             chosen.add(at)
             room -= cost
@@ -339,11 +412,14 @@ def _rendered(lines: Sequence[str], chosen: Sequence[int], kind: OutputKind) -> 
     gaps = sum(after - before > 1 for before, after in pairwise(places))
     found: list[str] = []
     for before, after in pairwise(places):
-        if after - before > 1:
+        if after - before > 1 and kind is OutputKind.CODE:
+            # Which lines to ask for.
+            found.append(f"[lines {before + 2}-{after} left out]" if after - before > 2 else f"[line {after} left out]")  # noqa: PLR2004
+        elif after - before > 1:
             found.append(_note(after - before - 1, kind) if gaps <= _MAX_NOTES else _GAP)
         if after < len(lines):
             found.append(clip_line(lines[after]))
-    if gaps > _MAX_NOTES:
+    if gaps > _MAX_NOTES or kind is OutputKind.CODE:
         found.append(_note(left_out, kind))
     return SlimOutput("\n".join(found), f"{left_out:,} {kind.noun(left_out)}")
 
