@@ -32,7 +32,8 @@ from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.guardrails.model import HitStore
 from weftline.sessions.events.webhooks import WebhookStore
 from weftline.sessions.messages.sql import InboxStore
-from weftline.sessions.store import ConventionStore
+from weftline.sessions.messages.store import MessageStore
+from weftline.sessions.sql import ConventionStore, SessionStore
 from weftline.state.agent_context.sql import CriticalEditStore, SnapshotStore
 from weftline.state.board.sql import EntryStore
 from weftline.state.layers.sql import LayerStore
@@ -42,8 +43,6 @@ from weftline.storage.sql.database import Scope, connect
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.line_signatures import LineSignatures
-from weftline.storage.sql.messages import SqlMessageStore
-from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.sql import WindowStore
 
@@ -97,7 +96,7 @@ class SqlStores:
             "lines": SqlLineStore,
             "memory": MemoryStore,
             "inbox": InboxStore,
-            "messages": SqlMessageStore,
+            "messages": MessageStore,
             "model_migrations": ModelMigrationStore,
             "objects": ObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
@@ -109,7 +108,7 @@ class SqlStores:
             "records": RecordStore,
             "retention": RetentionStore,
             "reviews": ReviewStore,
-            "sessions": SqlSessionStore,
+            "sessions": SessionStore,
             "collections": CollectionStore,
             "snapshot_index": SnapshotIndex,
             "sources": SourceStore,

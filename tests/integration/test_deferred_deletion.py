@@ -184,8 +184,9 @@ async def test_keys_of_a_branch_are_paged_like_those_of_the_board(world: World) 
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defer the deletion of more than a few rows, delete few in each transaction, and pause the job."""
-    monkeypatch.setattr("weftline.storage.sql.erasure._MAX_AT_ONCE", 3)
-    monkeypatch.setattr("weftline.storage.sql.erasure._BATCH", 2)
+    monkeypatch.setattr("weftline.history.erasure.MAX_AT_ONCE", 3)
+    monkeypatch.setattr("weftline.history.erasure.BATCH", 2)
+    monkeypatch.setattr("weftline.sessions.erasure.BATCH", 2)
     pause_jobs(monkeypatch, "collections.delete")
 
 

@@ -30,7 +30,7 @@ from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import Actor
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from weftline.kernel.packed_text import pack
 from weftline.kernel.transaction import placeholders
 from weftline.models.metering import SUM_NAMES
 from weftline.prompts.assembly.sql import ReceiptStore
+from weftline.sessions.sql import SessionStore
 from weftline.storage.migrations.runner import known_migrations, migrate, status
 from weftline.storage.sql.database import SYSTEM, Scope, connect
 from weftline.storage.sql.dialects.postgres import PostgresDatabase
-from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.testing.receipts import receipt
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ async def test_participants_become_members(empty: Database, clock: FrozenClock) 
     await migrate(empty, clock)
 
     async def read(transaction: Transaction) -> tuple[dict[str, Session | None], list[tuple[str, str, int]]]:
-        sessions = SqlSessionStore(transaction)
+        sessions = SessionStore(transaction)
         rows = await transaction.all("SELECT session_id, pattern, archived FROM session_members ORDER BY 1, 2")
         return {name: await sessions.find(name) for name in given}, [tuple(row) for row in rows]
 

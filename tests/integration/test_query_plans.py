@@ -15,6 +15,7 @@ import weftline.access.sql
 import weftline.access.teams
 import weftline.exchange.transfer.policies
 import weftline.history.blobs
+import weftline.history.erasure
 import weftline.history.sql
 import weftline.history.value_pruning
 import weftline.history.version_lookup
@@ -26,18 +27,18 @@ import weftline.knowledge.source_store
 import weftline.knowledge.sql
 import weftline.models.sql
 import weftline.records.sql
+import weftline.sessions.erasure
 import weftline.sessions.events.webhooks
 import weftline.sessions.messages.sql
+import weftline.sessions.messages.store
+import weftline.sessions.sql
 import weftline.state.agent_context.sql
 import weftline.state.board.sql
 import weftline.state.memory.sql
-import weftline.storage.sql.erasure
 import weftline.storage.sql.events
 import weftline.storage.sql.history
 import weftline.storage.sql.history_verify
-import weftline.storage.sql.messages
 import weftline.storage.sql.session_index
-import weftline.storage.sql.sessions
 from weftline import Weftline
 from weftline.kernel.clock import SystemClock
 from weftline.storage.migrations.runner import migrate
@@ -49,6 +50,7 @@ pytestmark = pytest.mark.both_databases
 STORES = (
     weftline.access.sql,
     weftline.history.blobs,
+    weftline.history.erasure,
     weftline.state.board.sql,
     weftline.indexing.sql,
     weftline.state.agent_context.sql,
@@ -62,7 +64,7 @@ STORES = (
     weftline.knowledge.source_store,
     weftline.sessions.messages.sql,
     weftline.state.memory.sql,
-    weftline.storage.sql.messages,
+    weftline.sessions.messages.store,
     weftline.indexing.model_migration,
     weftline.history.version_lookup,
     weftline.exchange.transfer.policies,
@@ -70,8 +72,8 @@ STORES = (
     weftline.records.sql,
     weftline.history.sql,
     weftline.storage.sql.session_index,
-    weftline.storage.sql.erasure,
-    weftline.storage.sql.sessions,
+    weftline.sessions.erasure,
+    weftline.sessions.sql,
     weftline.indexing.sql,
     weftline.storage.sql.history_verify,
     weftline.access.teams,

@@ -13,7 +13,7 @@ from weftline.records.model import ContextBudget
 from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.sessions.model import lock_active_session
 from weftline.sessions.recorder import Recorder
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from support.world import SESSION, refused
 from weftline.app.search.replica import DamageAlarm
 from weftline.indexing.collections import ChunkOwner
 from weftline.kernel.errors import Unavailable
-from weftline.storage.sql.sessions import SqlSessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -306,13 +306,13 @@ async def test_the_session_cache_is_read_once_and_updated_incrementally(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    audiences = SqlSessionStore.audiences
+    audiences = SessionStore.audiences
 
-    async def count_and_read(self: SqlSessionStore, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
+    async def count_and_read(self: SessionStore, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
         read.append(after)
         return await audiences(self, after, limit)
 
-    monkeypatch.setattr(SqlSessionStore, "audiences", count_and_read)
+    monkeypatch.setattr(SessionStore, "audiences", count_and_read)
     app = await world.another_app()
     planner, other = world.planner.at(app), (await world.admin.create_agent("other")).at(app)
     await (await planner.create_session("open", members=["*"])).say(SECRET)

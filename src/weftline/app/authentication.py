@@ -16,9 +16,9 @@ from weftline.access.sql import AccessStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidApiKey, TokenExpired
 from weftline.kernel.fair_queue import FairSlots
+from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
-from weftline.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -194,7 +194,7 @@ class SessionAclCache:
             known = await _all(transaction, seq)
             self._keep(tenant, known)
         elif known.seq < seq:
-            known.take(await SqlSessionStore(transaction).audiences_changed(known.seq), seq)
+            known.take(await SessionStore(transaction).audiences_changed(known.seq), seq)
         with self._lock:
             if tenant in self._tenants:
                 self._tenants.move_to_end(tenant)
@@ -215,7 +215,7 @@ async def _is_too_old(known: int, seq: int, transaction: Transaction) -> bool:
 
 
 async def _all(transaction: Transaction, seq: int) -> _TenantSessions:
-    store, known = SqlSessionStore(transaction), _TenantSessions(seq)
+    store, known = SessionStore(transaction), _TenantSessions(seq)
     after = ""
     while True:
         page = await store.audiences(after, _PAGE_SIZE)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from weftline.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
 from weftline.app.json_bodies import FreedMemory
+from weftline.history.erasure import tenants_with_deletions
 from weftline.history.object_storage import tenants_to_clear
-from weftline.indexing.sql import tenants_with_deletions
 from weftline.insight.metrics import COLLECTION_INTERVAL
 from weftline.jobs import compaction, ingestion, session_indexing, source_sync, vectors, webhook_delivery, windows
 from weftline.jobs.figures import (

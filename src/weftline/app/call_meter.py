@@ -15,8 +15,8 @@ from weftline.models.language_models.chat_model import ChatModelError
 from weftline.models.metering import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
 from weftline.models.proxied_calls import ProxiedCall, ProxiedCallStore
 from weftline.models.sql import UsageStore
+from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def reported_sums(usage: Usage | None, cost: Decimal | None) -> UsageSums:
 
 async def _session(transaction: Transaction, session_id: str) -> str:
     """Return the session of a call; the name of one that was deleted meanwhile is not kept."""
-    known = not session_id or await SqlSessionStore(transaction).find(session_id) is not None
+    known = not session_id or await SessionStore(transaction).find(session_id) is not None
     return session_id if known else DELETED
 
 

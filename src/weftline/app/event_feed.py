@@ -18,9 +18,9 @@ from weftline.kernel.packed_text import LoopTurns
 from weftline.kernel.ports import decrement
 from weftline.sessions.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage, is_about_a_key
 from weftline.sessions.model import find_session
+from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
 from weftline.storage.sql.events import SqlEventStore
-from weftline.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -312,7 +312,7 @@ class LiveFeed:
 
         async def check(transaction: Transaction) -> None:
             if interest.session_id is not None:
-                await find_session(interest.session_id, actor, SqlSessionStore(transaction))
+                await find_session(interest.session_id, actor, SessionStore(transaction))
 
         await self._database.read(caller_scope(actor), check)
 

@@ -11,9 +11,9 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.events import NewEvent
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import CLEARANCE, HUMAN, PERMISSION, SYSTEM_ID, Permission, PrincipalKind, system_actor
+from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
-from weftline.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,7 +96,7 @@ class AgentTermination:
         self._on_access_changed(actor.tenant)
 
     async def _end_session(self, tx: Transaction, actor: Actor, session_id: str | None, reason: str) -> None:
-        session = await SqlSessionStore(tx).find(session_id) if session_id else None
+        session = await SessionStore(tx).find(session_id) if session_id else None
         if session is None or not (session.admits(actor) or session_id in actor.terminated_sessions):
             await self._disable(tx, actor, reason)
             return

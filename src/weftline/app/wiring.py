@@ -66,8 +66,7 @@ from weftline.search.retriever import Retriever
 from weftline.sessions.events.model import EventImport, EventStore, Feed
 from weftline.sessions.events.webhooks import WebhookSender
 from weftline.sessions.messages.search import Searcher
-from weftline.sessions.messages.store import MessagePages, MessageStore, ReplyObserver
-from weftline.sessions.store import SessionStore
+from weftline.sessions.messages.store import MessagePages, ReplyObserver
 from weftline.state.agent_context.definitions import InitialDefinition
 from weftline.state.agent_context.model import ContextLimits
 from weftline.state.board.model import EntryObserver, ReadTally
@@ -78,8 +77,6 @@ from weftline.state.memory.model import MemoryLimits
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.line_signatures import LineSignatures
-from weftline.storage.sql.messages import SqlMessageStore
-from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.windows.agent_settings import SettingsCache
 from weftline.windows.compaction.model import FactCache, ViewCache
@@ -199,8 +196,6 @@ class Singletons:
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     EventStore: SqlEventStore,
     Lag: IndexLag,
-    MessageStore: SqlMessageStore,
-    SessionStore: SqlSessionStore,
 }
 
 # Places of the call and its transaction among the values that something is built from.

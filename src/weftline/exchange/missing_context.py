@@ -26,7 +26,7 @@ from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.messages.transcript import TranscriptWriter
 from weftline.sessions.model import Session, find_session, lock_active_session
 from weftline.sessions.recorder import Recorder
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.board.board_writer import WriteOptions
 from weftline.state.board.service import Boards
 

@@ -20,13 +20,14 @@ from weftline.kernel.identity import PrincipalKind
 from weftline.kernel.json_input import JSON_MEDIA_TYPE, encode_json_field, raw_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from weftline.history.model import Head, Point, Version
     from weftline.history.store import Rule
     from weftline.kernel.errors import WeftlineError
     from weftline.kernel.events import EventType
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
 
 
 AGENT, SESSION = "agent", "session"
@@ -77,6 +78,10 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     # would set a key of a line to a version (None: remove it), for kinds whose rules are checked key by key.
     edited_by: tuple[str, ...] = ()
     implied_calls: Callable[[str, str, Version | None], Iterable[ImpliedCall]] | None = None
+    # Its lines of a session, where its own table finds them without a scan; and the deletion of what it stores of a
+    # session besides lines.
+    session_lines: Callable[[Transaction, str], Awaitable[Iterable[str]]] | None = None
+    erase_session: Callable[[Transaction, str], Awaitable[None]] | None = None
     # Versions have no ACL: who may open the line may read all of them. Otherwise each has its ACL.
     private: bool = True
 

@@ -1,12 +1,13 @@
-"""Search collections in SQL: numbered chunks with their vectors, and the queue of deferred deletions."""
+"""Search collections in SQL: numbered chunks with their vectors."""
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from weftline.history.erasure import DeferredDeletions, PendingDeletion
 from weftline.indexing.collections import Chunk, CollectionState, IndexedChunk, Removal, VectorUpdate
 from weftline.indexing.embeddings import VectorStore
 from weftline.kernel.transaction import BATCH_SIZE, SqlStore, flat_batches
@@ -15,72 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.indexing.collections import NewChunk
-    from weftline.kernel.transaction import Row, Transaction
+    from weftline.kernel.transaction import Row
 
-
-# SQL queue of deferred deletions: large deletions finish in the background, in batches.
 
 # Rows deleted per table and transaction: small enough that concurrent writers do not notice.
 DELETE_BATCH_SIZE = 1_000
-_WHOLE_COLLECTION = ""
-
-
-class PendingDeletion(NamedTuple):
-    """A deleted collection, or one place in it."""
-
-    collection: str
-    place: str = _WHOLE_COLLECTION
-
-
-class DeferredDeletions(SqlStore):
-    """Queue of deferred deletions of one tenant."""
-
-    async def add(self, deleted: PendingDeletion) -> None:
-        await self._tx.run(
-            "INSERT INTO deferred_deletions (tenant, collection, place) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-            self._tenant,
-            *deleted,
-        )
-
-    async def is_pending(self, deleted: PendingDeletion) -> bool:
-        """Return whether rows may remain, so that the name cannot be reused yet."""
-        row = await self._tx.one(
-            "SELECT 1 FROM deferred_deletions WHERE tenant = $1 AND collection = $2 AND place = $3",
-            self._tenant,
-            *deleted,
-        )
-        return row is not None
-
-    async def any_pending(self, collection: str, prefix: str) -> bool:
-        """Return whether rows may remain of a place that begins with ``prefix``."""
-        row = await self._tx.one(
-            "SELECT 1 FROM deferred_deletions WHERE tenant = $1 AND collection = $2 AND SUBSTR(place, 1, $3) = $4",
-            self._tenant,
-            collection,
-            len(prefix),
-            prefix,
-        )
-        return row is not None
-
-    async def next(self) -> PendingDeletion | None:
-        row = await self._tx.one(
-            "SELECT collection, place FROM deferred_deletions WHERE tenant = $1 ORDER BY collection, place LIMIT 1",
-            self._tenant,
-        )
-        return None if row is None else PendingDeletion(*row)
-
-    async def drop(self, deleted: PendingDeletion) -> None:
-        await self._tx.run(
-            "DELETE FROM deferred_deletions WHERE tenant = $1 AND collection = $2 AND place = $3",
-            self._tenant,
-            *deleted,
-        )
-
-
-async def tenants_with_deletions(transaction: Transaction) -> list[str]:
-    """Return the tenants with deferred deletions."""
-    rows = await transaction.all("SELECT DISTINCT tenant FROM deferred_deletions ORDER BY tenant")
-    return [row[0] for row in rows]
 
 
 # SQL store of search collections: numbered chunks with their vectors, and the log of removals.

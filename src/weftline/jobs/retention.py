@@ -6,10 +6,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.history.erasure import LINES, DeferredDeletions, delete_line_batch
 from weftline.history.line_kinds import session_of
 from weftline.history.model import MAIN, branch_of
 from weftline.indexing.collections import collection_domain
-from weftline.indexing.sql import CollectionStore, DeferredDeletions
+from weftline.indexing.sql import CollectionStore
 from weftline.jobs.runner import attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import DAY_MICROS, to_micros
@@ -19,11 +20,11 @@ from weftline.knowledge.documents import Documents
 from weftline.knowledge.sql import DomainStore, expired_documents, tenants_with_expired_documents
 from weftline.models.proxied_calls import ProxiedCallStore, tenants_with_calls_before
 from weftline.prompts.assembly.sql import ReceiptStore, tenants_to_prune
+from weftline.sessions.erasure import SESSION_ROWS, delete_session_batch
 from weftline.state.board.service import Boards
 from weftline.state.memory.model import scope_of
 from weftline.state.memory.service import Memories
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.erasure import LINES, SESSION_ROWS, delete_line_batch, delete_session_batch
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.log_retention import SqlLogRetention, tenants_past_retention
 from weftline.storage.sql.tenants import lines_to_expire
@@ -33,7 +34,7 @@ from weftline.windows.conversations.sql import EditStore, tenants_with_answers_b
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from weftline.indexing.sql import PendingDeletion
+    from weftline.history.erasure import PendingDeletion
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.clock import Clock

@@ -27,7 +27,7 @@ from weftline.records.sql import RecordStore
 from weftline.safety.trust.model import TrustPolicies
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import Recorder
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.memory_version import MemoryVersion
 from weftline.state.agent_context.model import ContextLine, EntryAddress, readable_memory_owners
 from weftline.state.agent_context.service import Contexts

@@ -29,7 +29,7 @@ from weftline.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.model import (
     OWNER_ERRORS,
     ContextLine,

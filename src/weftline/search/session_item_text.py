@@ -49,7 +49,7 @@ from weftline.search.items import (
 from weftline.search.persistent_memory import content_of, entry_of_item, is_persistent, version_id, version_of_entry
 from weftline.sessions.messages.model import is_weighty, kind_of_chunks
 from weftline.sessions.messages.store import MessageStore
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.memory_version import MemoryVersion
 from weftline.state.agent_context.service import Contexts
 from weftline.state.board.sql import EntryStore

@@ -16,7 +16,7 @@ from weftline.kernel.fields import Name
 from weftline.kernel.identity import PRINCIPAL, Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, operation
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,9 @@ import msgspec
 from weftline.history.line_kinds import calls_implied_by, kind_of, line_kinds
 from weftline.history.store import LineStore
 from weftline.kernel.guards import CheckedCalls, ImpliedCall
+from weftline.sessions.erasure import SessionContent
 from weftline.sessions.model import Session, SessionInUse
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,17 +25,6 @@ _MAX_NAMED, _MAX_LISTED = 10, 100
 # Expiry and other background work.
 _SYSTEM = "system"
 _DELETIONS = ("board.delete", "memory.delete", "window.delete")
-
-
-class SessionContent(msgspec.Struct, frozen=True):
-    """How much of one kind a principal has in a session; None if it belongs to nobody in particular.
-
-    Kinds: messages, writes, windows, memories, pins, snapshots, reviews (open ones), webhooks; keys, branches, records.
-    """
-
-    kind: str
-    principal_id: str | None
-    count: int
 
 
 def removed_content(contents: Iterable[SessionContent]) -> dict[str, int]:

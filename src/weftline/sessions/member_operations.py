@@ -24,7 +24,7 @@ from weftline.sessions.model import (
     find_session,
     session_not_found,
 )
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.sessions.team_operations import Teams
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from weftline.history.model import Head
     from weftline.kernel.identity import Actor
-    from weftline.sessions.store import SessionStore
+    from weftline.sessions.sql import SessionStore
 
 SessionId = Annotated[
     str,

@@ -50,7 +50,7 @@ from weftline.sessions.model import (
     lock_active_session,
     patterns_to_list,
 )
-from weftline.sessions.store import ConventionStore, SessionCursor, SessionStore
+from weftline.sessions.sql import ConventionStore, SessionCursor, SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -45,7 +45,7 @@ from weftline.kernel.operation import Request, Response
 from weftline.kernel.ports import Transactions
 from weftline.safety.trust.gate import GATE_ERRORS
 from weftline.sessions.model import NotMember, SessionId, SessionNotFound, find_session, lock_active_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.windows.line_events import redacted_keys
 from weftline.windows.model import copy_of, is_content
 from weftline.windows.operations import WRITE_ERRORS, read_operation, write_operation

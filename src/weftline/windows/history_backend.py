@@ -17,6 +17,7 @@ from weftline.kernel.errors import PermissionDenied
 from weftline.sessions.model import NotMember, SessionArchived, SessionNotFound, lock_session
 from weftline.windows.model import PREFIX, WindowNotFound
 from weftline.windows.service import Windows
+from weftline.windows.sql import remove_windows_from_index, window_lines_of
 from weftline.windows.window_writer import check_content_size, visible_versions
 
 if TYPE_CHECKING:
@@ -102,4 +103,6 @@ WINDOW = LineKind(
     item_kind="window_event",
     source_kind="weftline_window",
     edited_by=("context.ingest",),
+    session_lines=window_lines_of,
+    erase_session=remove_windows_from_index,
 )

@@ -27,7 +27,7 @@ from weftline.models.language_models.catalog import Catalog
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.model import NotMember, Session, SessionNotFound, find_session, lock_active_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.permissions import EDITOR_CLEARANCE, unknown_agent
 from weftline.windows.agent_settings import SettingsCache, compaction_settings
 from weftline.windows.budget import budgets_for

@@ -252,6 +252,17 @@ async def remove_window_from_index(transaction: Transaction, session_id: str, ag
     await collections.remove_place(WINDOWS, str(WindowPlace(session_id, agent_id)))
 
 
+async def remove_windows_from_index(transaction: Transaction, session_id: str) -> None:
+    """Remove the windows of a session from their collection."""
+    rows = await transaction.all(
+        "SELECT agent_id FROM windows WHERE tenant = $1 AND session_id = $2 ORDER BY agent_id",
+        transaction.tenant,
+        session_id,
+    )
+    for (agent_id,) in rows:
+        await remove_window_from_index(transaction, session_id, agent_id)
+
+
 async def window_lines_of(transaction: Transaction, session_id: str) -> list[str]:
     """Return the lines of all windows of a session, with their branches."""
     return [line_id for *_, line_id in await transaction.all(_WINDOW_LINES, transaction.tenant, session_id)]

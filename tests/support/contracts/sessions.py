@@ -7,9 +7,9 @@ from msgspec import structs
 from support.contracts.stores import ContractStores
 from weftline.history.model import EMPTY, Author, Commit, Point
 from weftline.kernel.events import EventType, NewEvent
-from weftline.sessions.deletion import SessionContent
+from weftline.sessions.erasure import SessionContent
 from weftline.sessions.model import Session, SessionConfig
-from weftline.sessions.store import SessionCursor
+from weftline.sessions.sql import SessionCursor
 
 
 def session(session_id: str, created_at: int = 1) -> Session:

@@ -33,7 +33,7 @@ from weftline.sessions.events.model import EventImport, EventStore
 from weftline.sessions.events.webhooks import WebhookStore
 from weftline.sessions.messages.sql import InboxStore
 from weftline.sessions.messages.store import MessageStore
-from weftline.sessions.store import ConventionStore, SessionStore
+from weftline.sessions.sql import ConventionStore, SessionStore
 from weftline.state.agent_context.sql import CriticalEditStore, SnapshotStore
 from weftline.state.board.sql import EntryStore
 from weftline.state.layers.sql import LayerStore

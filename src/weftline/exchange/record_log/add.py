@@ -40,7 +40,7 @@ from weftline.sessions.model import (
     lock_active_session,
 )
 from weftline.sessions.recorder import Recorder, RecordExists, RecordNotFound, id_of_ref, no_record
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from weftline.records.schemas import StoredRecord

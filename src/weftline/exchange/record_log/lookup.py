@@ -62,7 +62,7 @@ from weftline.safety.redaction import Masker
 from weftline.sessions.events.model import EventFilter, EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.model import find_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.model import DEFINITION
 from weftline.state.agent_context.service import ContextAt
 from weftline.state.agent_context.sql import SnapshotStore

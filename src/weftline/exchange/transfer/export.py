@@ -42,7 +42,7 @@ from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.sessions.events.model import EventQuery
 from weftline.sessions.model import SessionId, SessionNotFound, find_session, lock_session
 from weftline.sessions.recorder import Recorder, weftline_producer
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -43,7 +43,7 @@ from weftline.records.sql import RecordStore
 from weftline.sessions.events.model import EventImport, EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import RecordExists
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.board.board_writer import change_of
 from weftline.state.board.sql import EntryStore
 from weftline.windows.sql import WindowStore

@@ -33,7 +33,7 @@ from weftline.records.sql import RecordStore
 from weftline.safety.trust.model import Source, Trust, TrustPolicies
 from weftline.search.task_queries import Turn
 from weftline.sessions.model import Session, SessionArchived, find_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.memory_version import pin_first_memory
 from weftline.state.agent_context.service import Contexts
 from weftline.state.board.service import Boards

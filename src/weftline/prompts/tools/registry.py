@@ -43,7 +43,7 @@ from weftline.safety.trust.model import Source
 from weftline.search.session_cursor import VectorBacklog
 from weftline.search.task_queries import task_queries
 from weftline.sessions.model import find_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -46,7 +46,7 @@ from weftline.sessions.events.webhooks import (
     secret_of,
 )
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 KeyPattern = Annotated[
     str,

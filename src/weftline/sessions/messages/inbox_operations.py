@@ -19,7 +19,7 @@ from weftline.sessions.messages.model import DIALOG, MESSAGE, Message, MessageHa
 from weftline.sessions.messages.sql import InboxStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

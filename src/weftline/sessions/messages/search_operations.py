@@ -26,7 +26,7 @@ from weftline.sessions.messages.search import MessageMatch, MessageQuery, Messag
 from weftline.sessions.messages.transcript import MessagePage, Transcripts
 from weftline.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weftline.sessions.recorder import Recorder
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,7 +38,7 @@ from weftline.sessions.messages.model import (
 from weftline.sessions.messages.store import MessageStore, ReplyObserver
 from weftline.sessions.model import Session, find_session, lock_active_session, lock_session
 from weftline.sessions.recorder import Recorder, session_envelope
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.sessions.team_operations import Teams
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ from weftline.state.agent_context.permissions import (
     may_read_context,
 )
 from weftline.state.agent_context.service import Contexts, OpenContext
+from weftline.state.agent_context.sql import erase_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -440,6 +441,7 @@ PERSISTENT_MEMORY = LineKind(
     item_kind="persistent_memory",
     source_kind="weftline_persistent_memory",
     edited_by=("context.push", "agent.define"),
+    erase_session=erase_snapshots,
 )
 # Without definitions.
 _SHARED_MEMORY = structs.replace(PERSISTENT_MEMORY, edited_by=("context.push",))

@@ -46,7 +46,7 @@ from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import PRINCIPAL, TEAM, Actor
 from weftline.safety.trust.gate import ContentGate
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.model import (
     CACHED_KEYS,
     DEFINITION,

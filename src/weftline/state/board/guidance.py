@@ -21,7 +21,7 @@ from weftline.sessions.model import (
     conventions_not_found,
     find_session,
 )
-from weftline.sessions.store import ConventionStore, SessionStore
+from weftline.sessions.sql import ConventionStore, SessionStore
 
 GuidancePart = Literal["all", "conventions", "writing", "reading"]
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+\Z")]

@@ -18,7 +18,7 @@ from weftline.kernel.identity import Actor
 from weftline.kernel.ports import TokenCounters
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.model import Session, find_session, lock_active_session, lock_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.board.board_view import BoardView
 from weftline.state.board.board_writer import BoardWriter
 from weftline.state.board.model import EntryObserver, ReadTally

@@ -46,7 +46,7 @@ from weftline.safety.guardrails.rules import (
 )
 from weftline.safety.guardrails.service import CheckedCall, Guardrails, mask_value
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.permissions import find_readable
 from weftline.state.layers.history_backend import may_read_layer, may_read_layers
 from weftline.state.layers.model import LayerName, LayerViolation, line_of, team_layer, team_of

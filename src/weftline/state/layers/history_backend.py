@@ -43,7 +43,7 @@ from weftline.state.layers.model import (
     name_of,
     team_of,
 )
-from weftline.state.layers.sql import LayerStore
+from weftline.state.layers.sql import LayerStore, erase_layer_pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -276,4 +276,5 @@ LAYER = LineKind(
     write_errors=(SelfModification, TeamNotFound),
     size_errors=(ContentTooLarge,),
     edited_by=("layer.define",),
+    erase_session=erase_layer_pins,
 )

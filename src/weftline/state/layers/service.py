@@ -17,7 +17,7 @@ from weftline.kernel.identity import Actor
 from weftline.kernel.ports import ValueCache
 from weftline.safety.trust.model import TrustPolicies
 from weftline.sessions.model import lock_active_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.sessions.team_operations import may_see
 from weftline.state.agent_context.model import DEFINITION, ContextLine
 from weftline.state.agent_context.permissions import CriticalChange, CriticalUpdate, find_agent, find_readable

@@ -14,6 +14,7 @@ from weftline.kernel.errors import Conflict
 from weftline.kernel.guards import ImpliedCall
 from weftline.state.memory.model import check_value_size, scope_of
 from weftline.state.memory.service import Memories, MemoryWriter
+from weftline.state.memory.sql import erase_memories, memory_lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -135,6 +136,8 @@ PRIVATE_MEMORY = LineKind(
     backend=MemoryLines,
     write_errors=(HistoryNotKept,),
     edited_by=("memory.set", "memory.delete"),
+    session_lines=memory_lines_of,
+    erase_session=erase_memories,
     implied_calls=_implied_calls,
     item_kind="memory_entry",
     source_kind="weftline_memory",

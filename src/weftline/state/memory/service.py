@@ -33,7 +33,7 @@ from weftline.kernel.identity import PRINCIPAL, Actor
 from weftline.kernel.ports import approximate_tokens
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.sessions.model import Session, find_session, lock_active_session
-from weftline.sessions.store import SessionStore
+from weftline.sessions.sql import SessionStore
 from weftline.state.memory.model import (
     KeyExists,
     KeyRange,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.history.blobs import Blobs
+from weftline.indexing.collections import MEMORY, MemoryKey
+from weftline.indexing.sql import CollectionStore
 from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import SqlStore
 from weftline.safety.trust.model import decode_label, encode_label
@@ -188,7 +190,7 @@ class MemoryStore(SqlStore):
         return _NO_USAGE if row is None else MemoryUsage(*row)
 
 
-async def memories_of(transaction: Transaction, session_id: str) -> list[MemoryScope]:
+async def _memories_of(transaction: Transaction, session_id: str) -> list[MemoryScope]:
     """Return the memory scopes of a session, in lock order."""
     rows = await transaction.all(
         "SELECT principal_id FROM session_memories WHERE tenant = $1 AND session_id = $2 ORDER BY principal_id",
@@ -204,9 +206,35 @@ WHERE tenant = $1 AND principal_id = $2 AND session_id = $3
 """
 
 
+async def memory_lines_of(transaction: Transaction, session_id: str) -> list[str]:
+    """Return the lines of the memories of a session."""
+    return [scope.line_id for scope in await _memories_of(transaction, session_id)]
+
+
+async def _remove_from_index(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
+    collections = CollectionStore(transaction)
+    await collections.lock(MEMORY)
+    for owner in owners:
+        rows = await transaction.all(
+            """
+            SELECT number FROM chunks
+            WHERE tenant = $1 AND collection = $2 AND place = $3 AND SUBSTR(item, 1, $4) = $5 ORDER BY number
+            """,
+            transaction.tenant,
+            MEMORY,
+            owner,
+            len(prefix := str(MemoryKey(session_id, ""))),
+            prefix,
+        )
+        await collections.remove(MEMORY, [row[0] for row in rows])
+
+
 async def erase_memories(transaction: Transaction, session_id: str) -> None:
-    """Delete all memory of a session, and subtract it from the usage of its owners."""
-    for scope in await memories_of(transaction, session_id):
+    """Delete all memory of a session, from the index too, and subtract it from the usage of its owners."""
+    scopes = await _memories_of(transaction, session_id)
+    if scopes:
+        await _remove_from_index(transaction, session_id, [scope.owner for scope in scopes])
+    for scope in scopes:
         removed = await transaction.one(_WEIGHT_OF_SESSION, transaction.tenant, scope.owner, session_id)
         await MemoryStore(transaction).adjust(scope.owner, -(removed[0] if removed else 0), 0)
         await transaction.run(

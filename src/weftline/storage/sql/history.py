@@ -8,6 +8,7 @@ import msgspec
 from msgspec import structs
 
 from weftline.history.blobs import Blobs
+from weftline.history.erasure import check_line_is_gone, defer_line
 from weftline.history.line_kinds import has_acls, is_signed
 from weftline.history.model import (
     BRANCH_MARK,
@@ -50,7 +51,6 @@ from weftline.kernel.packed_text import unpack
 from weftline.kernel.transaction import BATCH_SIZE, batches
 from weftline.records.sql import add_derivations
 from weftline.state.layers.sql import SignedLists
-from weftline.storage.sql.erasure import check_line_is_gone, defer_line
 from weftline.storage.sql.history_verify import find_damage
 from weftline.storage.sql.line_signatures import (
     LineSignatures,

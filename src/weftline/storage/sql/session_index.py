@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.indexing.collections import LOCK_ORDER, MEMORY, SESSIONS, MemoryKey
-from weftline.indexing.sql import CollectionStore
+from weftline.indexing.collections import LOCK_ORDER
 from weftline.kernel.job_store import JobStore, Progress
 from weftline.search.session_cursor import EMBEDDING_JOB, INDEXING_JOB, REINDEXING_JOB, IndexCursor, pending_events
 from weftline.storage.sql.events import SqlEventStore
-from weftline.windows.sql import remove_window_from_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,51 +75,6 @@ async def largest_backlog(transaction: Transaction) -> int:
         INDEXING_JOB,
     )
     return 0 if row is None else int(row[0])
-
-
-async def remove_session_from_index(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
-    """Remove a session from the collections: messages, board, windows, and these agents' memories of it."""
-    collections = CollectionStore(transaction)
-    await collections.lock(SESSIONS)
-    await collections.remove_place(SESSIONS, session_id)
-    if owners:
-        await _remove_memories(transaction, session_id, owners)
-    await _remove_windows(transaction, session_id)
-
-
-async def _remove_windows(transaction: Transaction, session_id: str) -> None:
-    rows = await transaction.all(
-        "SELECT agent_id FROM windows WHERE tenant = $1 AND session_id = $2 ORDER BY agent_id",
-        transaction.tenant,
-        session_id,
-    )
-    for (agent_id,) in rows:
-        await remove_window_from_index(transaction, session_id, agent_id)
-
-
-async def _remove_memories(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
-    collections = CollectionStore(transaction)
-    await collections.lock(MEMORY)
-    for owner in owners:
-        rows = await transaction.all(
-            """
-            SELECT number FROM chunks
-            WHERE tenant = $1 AND collection = $2 AND place = $3 AND SUBSTR(item, 1, $4) = $5 ORDER BY number
-            """,
-            transaction.tenant,
-            MEMORY,
-            owner,
-            len(prefix := str(MemoryKey(session_id, ""))),
-            prefix,
-        )
-        await collections.remove(MEMORY, [row[0] for row in rows])
-
-
-async def remove_message_from_index(transaction: Transaction, session_id: str, message_id: int) -> None:
-    """Remove a message from its collection; the indexer adds it again with its new ACL."""
-    collections = CollectionStore(transaction)
-    await collections.lock(SESSIONS)
-    await collections.remove_item(SESSIONS, session_id, str(message_id))
 
 
 class UnindexedEvents(NamedTuple):

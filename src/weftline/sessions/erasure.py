@@ -1,22 +1,17 @@
-"""Deletion of lines and sessions in bounded transactions: small ones at once, the bulk of large ones in the background.
-
-A line or session is gone with the transaction that deletes it. Rows that only it could show may remain for a while, and
-until they are gone its name cannot be used again.
-"""
+"""What sessions contain, and its deletion in bounded transactions, as that of lines (``weftline.history.erasure``)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from weftline.history.blobs import Blobs
+import msgspec
+
+from weftline.history.erasure import BATCH, DeferredDeletions, PendingDeletion, is_large
 from weftline.history.reviews import ReviewState
-from weftline.indexing.sql import DeferredDeletions, PendingDeletion
-from weftline.kernel.errors import ServerBusy
 from weftline.kernel.identity import principal_of
 from weftline.kernel.transaction import batches, placeholders
 from weftline.models.sql import FORGET_BATCH_SIZE, UsageStore
-from weftline.sessions.deletion import SessionContent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -24,57 +19,20 @@ if TYPE_CHECKING:
     from weftline.kernel.transaction import Transaction
 
 
-# Names in the queue of deferred deletions; no collection has such names.
-LINES, SESSION_ROWS = "rows of lines", "rows of sessions"
-# Rows that are deleted at once.
-_MAX_AT_ONCE = 1_000
-_BATCH = 500
-_RETRY_SECONDS = 5
+# A name in the queue of deferred deletions; no collection has such a name.
+SESSION_ROWS = "rows of sessions"
 # Tables of a session that grow with its use. What their rows say is found through the session only.
 _LARGE_TABLES = {"messages": "message_id", "events": "seq"}
-_HAS_MORE = "SELECT 1 FROM {table} WHERE tenant = $1 AND {owner} = $2 LIMIT 1 OFFSET $3"
-_SOME_CHANGES = "SELECT key, seq, blob_hash, sealed_hash FROM changes WHERE tenant = $1 AND line_id = $2 LIMIT $3"
-_DELETE_CHANGE = "DELETE FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq = $4"
-_DELETE_COMMITS = """
-DELETE FROM commits WHERE tenant = $1 AND line_id = $2 AND seq IN (
-    SELECT seq FROM commits WHERE tenant = $1 AND line_id = $2 LIMIT $3)
-"""
 # The event of the deletion itself stays.
 _KEPT = {"events": "AND type <> 'session.deleted'"}
 
 
-async def defer_line(transaction: Transaction, line_id: str) -> bool:
-    """Leave commits and changes of a line to the background if there are many; tell whether they were."""
-    if not await _is_large(transaction, "changes", "line_id", line_id):
-        return False
-    await DeferredDeletions(transaction).add(PendingDeletion(LINES, line_id))
-    return True
-
-
 async def defer_session(transaction: Transaction, session_id: str) -> Collection[str]:
     """Leave the large tables of a session to the background; return those that were."""
-    large = [name for name in _LARGE_TABLES if await _is_large(transaction, name, "session_id", session_id)]
+    large = [name for name in _LARGE_TABLES if await is_large(transaction, name, "session_id", session_id)]
     if large:
         await DeferredDeletions(transaction).add(PendingDeletion(SESSION_ROWS, session_id))
     return large
-
-
-async def check_line_is_gone(transaction: Transaction, line_id: str) -> None:
-    """Raise ServerBusy if rows of a deleted line of this name remain: a new one would show them."""
-    if await DeferredDeletions(transaction).is_pending(PendingDeletion(LINES, line_id)):
-        raise ServerBusy(
-            "What had this name before is still being deleted.", retry_after_seconds=_RETRY_SECONDS, context_id=line_id
-        )
-
-
-async def delete_line_batch(transaction: Transaction, line_id: str) -> bool:
-    """Delete some rows of a deleted line; tell whether more may remain."""
-    rows = await transaction.all(_SOME_CHANGES, transaction.tenant, line_id, _BATCH)
-    if rows:
-        await transaction.many(_DELETE_CHANGE, [(transaction.tenant, line_id, row[0], row[1]) for row in rows])
-        await Blobs(transaction).forget(each for row in rows for each in row[2:] if each is not None)
-        return True
-    return await transaction.changed(_DELETE_COMMITS, transaction.tenant, line_id, _BATCH) == _BATCH
 
 
 async def delete_session_batch(transaction: Transaction, session_id: str) -> bool:
@@ -88,16 +46,11 @@ async def delete_session_batch(transaction: Transaction, session_id: str) -> boo
             f"SELECT {key} FROM {table} WHERE tenant = $1 AND session_id = $2 {kept} LIMIT $3)",
             transaction.tenant,
             session_id,
-            _BATCH,
+            BATCH,
         )
         if deleted:
             return True
     return False
-
-
-async def _is_large(transaction: Transaction, table: str, owner: str, name: str) -> bool:
-    row = await transaction.one(_HAS_MORE.format(table=table, owner=owner), transaction.tenant, name, _MAX_AT_ONCE)
-    return row is not None
 
 
 # What sessions contain, by kind and principal, in SQL.
@@ -127,6 +80,17 @@ _IN_LINES = {
     "snapshots": f"SELECT created_by, COUNT(*) FROM tags {_ON_LINES} AND automatic = 0 GROUP BY created_by",
     "reviews": f"SELECT opened_by, COUNT(*) FROM reviews {_ON_LINES} AND {_IS_OPEN} GROUP BY opened_by",
 }
+
+
+class SessionContent(msgspec.Struct, frozen=True):
+    """How much of one kind a principal has in a session; None if it belongs to nobody in particular.
+
+    Kinds: messages, writes, windows, memories, pins, snapshots, reviews (open ones), webhooks; keys, branches, records.
+    """
+
+    kind: str
+    principal_id: str | None
+    count: int
 
 
 async def session_content(

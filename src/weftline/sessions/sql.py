@@ -1,28 +1,24 @@
-"""Sessions in SQL."""
+"""Sessions, and the key conventions that they name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from weftline.access.model import decode_audience, encode_audience
-from weftline.history.line_kinds import SESSION, line_of
+from weftline.history.erasure import LINES, DeferredDeletions, PendingDeletion
+from weftline.history.line_kinds import SESSION, line_kinds, line_of
 from weftline.history.model import Head, branch_of
 from weftline.indexing.collections import SESSIONS, WINDOWS, WindowPlace
-from weftline.indexing.sql import DeferredDeletions, PendingDeletion, in_json
+from weftline.indexing.sql import CollectionStore, in_json
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
 from weftline.models.sql import FORGET_BATCH_SIZE, UsageStore
 from weftline.records.sql import erase_derivations, erase_record_items
 from weftline.safety.approvals.sql import erase_approvals
+from weftline.sessions.erasure import SESSION_ROWS, defer_session, session_content
 from weftline.sessions.model import Session, SessionConfig
-from weftline.state.agent_context.sql import erase_snapshots
-from weftline.state.layers.sql import erase_layer_pins
-from weftline.state.memory.sql import erase_memories, memories_of
-from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session, session_content
-from weftline.storage.sql.session_index import remove_session_from_index
-from weftline.windows.sql import window_lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,8 +26,7 @@ if TYPE_CHECKING:
 
     from weftline.history.line_kinds import LineKind
     from weftline.kernel.transaction import Row
-    from weftline.sessions.deletion import SessionContent
-    from weftline.sessions.store import SessionCursor
+    from weftline.sessions.erasure import SessionContent
 
 _SESSION = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
@@ -110,14 +105,44 @@ WHERE e.tenant = $1 AND e.seq > $2
 """
 
 
-# Kinds of lines that are found by session without a scan: a board by its id, memories and windows by their own tables.
-_INDEXED_BY_SESSION = frozenset({"board", "memory", "window"})
+_PUT_CONVENTIONS = """
+INSERT INTO conventions (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, name) DO UPDATE SET
+    definition = excluded.definition, updated_by = excluded.updated_by, updated_at = excluded.updated_at
+"""
 
 
-class SqlSessionStore(SqlStore):
-    """SQL implementation of SessionStore."""
+class SessionCursor(NamedTuple):
+    """The last session of a page."""
+
+    created_at: int
+    session_id: str
+
+
+class ConventionStore(SqlStore):
+    """A tenant's key conventions, by name."""
+
+    async def get(self, name: str) -> dict[str, Any] | None:
+        row = await self._tx.one(
+            "SELECT definition FROM conventions WHERE tenant = $1 AND name = $2", self._tx.tenant, name
+        )
+        return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
+
+    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None:
+        await self._tx.run(
+            _PUT_CONVENTIONS, self._tx.tenant, name, msgspec.json.encode(definition).decode(), updated_by, at
+        )
+
+    async def names(self) -> Sequence[str]:
+        rows = await self._tx.all("SELECT name FROM conventions WHERE tenant = $1 ORDER BY name", self._tx.tenant)
+        return [row[0] for row in rows]
+
+
+class SessionStore(SqlStore):
+    """The sessions of the transaction's tenant."""
 
     async def add(self, session: Session) -> bool:
+        """Add a session; False if the id is in use, or if data of a deleted session with this id remains."""
         added = await self._tx.changed(
             _ADD,
             self._tx.tenant,
@@ -148,6 +173,7 @@ class SqlSessionStore(SqlStore):
         return None if row is None else _session(row)
 
     async def find_several(self, session_ids: Iterable[str]) -> Sequence[Session]:
+        """Return the sessions with these ids that exist, in any order."""
         rows = await self._tx.all(
             _SESSION + "WHERE s.tenant = $1 AND s.session_id {among_texts}$2{end_among_texts}",
             self._tx.tenant,
@@ -156,6 +182,7 @@ class SqlSessionStore(SqlStore):
         return [_session(row) for row in rows]
 
     async def find_locked(self, session_id: str) -> tuple[Session, Head] | None:
+        """Return a session with the head of its board, both locked for writing."""
         line_id = line_of(session_id)
         row = await self._tx.one(_SESSION_WITH_LINE, self._tx.tenant, line_id, session_id)
         return None if row is None else (_session(row[:_COLUMNS]), Head(line_id, *row[_COLUMNS:]))
@@ -163,6 +190,10 @@ class SqlSessionStore(SqlStore):
     async def newest(
         self, before: SessionCursor | None, limit: int, *, archived: bool, patterns: AbstractSet[str] | None = None
     ) -> Sequence[Session]:
+        """Return sessions older than ``before``, newest first; archived ones only if ``archived``.
+
+        ``patterns`` restricts them to those with one of these in their audience, without reading others.
+        """
         position = (before.created_at, before.session_id) if before else (2**62, "")
         if patterns is not None:
             return await self._newest_of(patterns, (*position, int(archived)), limit)
@@ -178,12 +209,14 @@ class SqlSessionStore(SqlStore):
         return [sessions[name] for name in names]
 
     async def has_key_acls(self, session_id: str) -> bool:
+        """Tell whether a key of the session may have, or have had, an ACL."""
         row = await self._tx.one(
             "SELECT key_acls FROM sessions WHERE tenant = $1 AND session_id = $2", self._tx.tenant, session_id
         )
         return row is None or row[0] != 0
 
     async def note_key_acls(self, session_id: str) -> None:
+        """Note that a key of the board has a read ACL: its earlier events are read by that from now on."""
         await self._tx.run(
             "UPDATE sessions SET key_acls = 1 WHERE tenant = $1 AND session_id = $2 AND key_acls = 0",
             self._tx.tenant,
@@ -191,9 +224,11 @@ class SqlSessionStore(SqlStore):
         )
 
     async def is_above_creator(self, principal_id: str, session: Session) -> bool:
+        """Tell whether a principal is above the creator of a session."""
         return bool(await self._tx.all(_IS_ABOVE, self._tx.tenant, session.created_by, principal_id))
 
     async def set_members(self, session: Session) -> None:
+        """Store the members of a session."""
         self._tx.named_types |= named_types(session.audience)
         own = self._tx.tenant, session.session_id
         await self._tx.run(
@@ -212,15 +247,21 @@ class SqlSessionStore(SqlStore):
         )
 
     async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
+        """Return session ids after ``after``, in order, each with its audience."""
         rows = await self._tx.all(_AUDIENCES, self._tx.tenant, after, limit)
         return [(session_id, decode_audience(audience)) for session_id, audience in rows]
 
     async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
+        """Return sessions that an event since then created, deleted or gave other members, each with its audience.
+
+        The audience is None if the session is deleted.
+        """
         # Each once, by Python: with DISTINCT, SQLite reads the whole log in the order of sessions.
         changed = dict(map(tuple, await self._tx.all(_AUDIENCES_CHANGED, self._tx.tenant, after_seq)))
         return [(name, None if audience is None else decode_audience(audience)) for name, audience in changed.items()]
 
     async def last_activity(self, session: Session) -> int:
+        """Return the time of the last change in the session."""
         board = line_of(session.session_id)
         rows = [await self._tx.one(_LAST_COMMIT, self._tx.tenant, board)]
         if session.branches:
@@ -242,10 +283,12 @@ class SqlSessionStore(SqlStore):
         )
 
     async def branches(self, session: Session) -> Sequence[str]:
+        """Return the names of the branches of a session's board."""
         lines = await self._branch_lines(session.session_id) if session.branches else ()
         return [name for line_id in lines if (name := branch_of(line_id)) is not None]
 
     async def add_branches(self, session_id: str, more: int) -> None:
+        """Add to a session's branch count."""
         await self._tx.run(
             "UPDATE sessions SET branches = branches + $1 WHERE tenant = $2 AND session_id = $3",
             more,
@@ -254,26 +297,30 @@ class SqlSessionStore(SqlStore):
         )
 
     async def lines(self, session_id: str, kinds: Iterable[LineKind]) -> Sequence[str]:
+        """Return the lines of a session: its board, session memories, lines of these kinds, and their branches."""
         branches = await self._branch_lines(session_id)
-        memories = await memories_of(self._tx, session_id)
-        found = [line_of(session_id), *branches, *(memory.line_id for memory in memories)]
-        found += await window_lines_of(self._tx, session_id)
+        found = [line_of(session_id), *branches]
         for kind in kinds:
-            if kind.has_name(SESSION) and kind.prefix not in _INDEXED_BY_SESSION:
+            if kind.session_lines is not None:
+                found += await kind.session_lines(self._tx, session_id)
+            elif kind.has_name(SESSION) and not kind.of_session:
                 found += await self._lines_of_kind(kind, session_id)
         return found
 
     async def content(self, session: Session) -> Sequence[SessionContent]:
+        """Return what a session contains, by kind and principal."""
         branches = await self._branch_lines(session.session_id)
         boards = [line_of(session.session_id), *branches]
         return await session_content(self._tx, session.session_id, boards, len(branches))
 
     async def erase(self, session_id: str) -> None:
-        owners = [memory.owner for memory in await memories_of(self._tx, session_id)]
-        await remove_session_from_index(self._tx, session_id, owners)
-        await erase_memories(self._tx, session_id)
-        await erase_snapshots(self._tx, session_id)
-        await erase_layer_pins(self._tx, session_id)
+        """Delete a session with its board, events, session memories and windows."""
+        collections = CollectionStore(self._tx)
+        await collections.lock(SESSIONS)
+        await collections.remove_place(SESSIONS, session_id)
+        for kind in line_kinds().values():
+            if kind.erase_session is not None:
+                await kind.erase_session(self._tx, session_id)
         await erase_approvals(self._tx, session_id)
         await erase_record_items(self._tx, session_id)
         await erase_derivations(self._tx, f"message:{session_id}")
