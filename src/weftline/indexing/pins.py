@@ -11,7 +11,7 @@ from msgspec import structs
 from weftline.indexing.collections import MEMORY, SESSIONS, MemoryKey, item_of_key
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import Conflict, NotFound
-from weftline.kernel.identity import Actor
+from weftline.kernel.identity import SUBAGENT, Actor
 from weftline.kernel.ports import approximate_tokens
 from weftline.kernel.transaction import SqlStore
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Pinned items, the limit of their size, and the message categories that pin.
 
-# Messages of these categories are pinned when they are sent, except those of sub-agents.
+# Messages of these categories are pinned when they are sent, by those who may pin for others.
 PINNING_CATEGORIES = frozenset(
     {"decision", "commitment", "constraint", "requirement", "immutable_fact", "guardrail", "pinned"}
 )
@@ -33,6 +33,14 @@ WEIGHTY_CATEGORIES = PINNING_CATEGORIES | {"fact"}
 MAX_PINS = 50
 # Of English text; roughly right for prompts.
 BYTES_PER_TOKEN = 4
+
+
+def may_pin_for_others(participant: str) -> bool:
+    """Tell whether a participant may pin what others have in their prompts too: everyone but sub-agents.
+
+    The rule for `pin.add`, for messages that pin themselves and for those of restored sessions.
+    """
+    return not participant.startswith(SUBAGENT)
 
 
 class PinLimitExceeded(Conflict):

@@ -11,7 +11,7 @@ from weftline.access.sql import AccessStore
 from weftline.access.teams import TeamStore
 from weftline.history.store import LineStore
 from weftline.indexing.collections import MEMORY, SESSIONS, WHOLE_PLACE, MemoryKey, Source, key_of_item
-from weftline.indexing.pins import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound, Pins
+from weftline.indexing.pins import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound, Pins, may_pin_for_others
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import InvalidInput, NotFound, PermissionDenied
 from weftline.kernel.events import EventType, NewEvent, Outbox
@@ -143,7 +143,8 @@ class PinnedItems(msgspec.Struct, frozen=True):
         """Pin an item for all who may read it."""
         await self._locked_session(target.session_id)
         at, text = await self._open(target)
-        if self.actor.is_subagent and (at.collection == SESSIONS or target.owner is not None):
+        is_for_others = at.collection == SESSIONS or target.owner is not None
+        if is_for_others and not may_pin_for_others(self.actor.participant):
             raise PermissionDenied(
                 "Sub-agents cannot pin for others: a pin is part of the prompts of all who may read the item.",
                 hint="Ask the orchestrator that started you to pin it, or pin a key of your own memory.",

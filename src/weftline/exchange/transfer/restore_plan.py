@@ -29,9 +29,10 @@ from weftline.history.model import (
     new_salt,
 )
 from weftline.history.snapshot_quota import snapshot_owner
+from weftline.indexing.pins import may_pin_for_others
 from weftline.kernel.clock import to_micros
 from weftline.kernel.events import StoredEvent
-from weftline.kernel.identity import ANYONE, SUBAGENT
+from weftline.kernel.identity import ANYONE
 from weftline.records.model import RECORD_TYPES, ContextEvent, ContextItem, decode_record
 from weftline.records.schemas import Redaction, StoredRecord
 from weftline.safety.trust.model import joined_label
@@ -585,7 +586,7 @@ class SessionPlanner:
         return [
             (message.message_id, message.content)
             for message in messages
-            if pins_itself(message, self.actor) and not (message.author or "").startswith(SUBAGENT)
+            if pins_itself(message, self.actor.participant) and may_pin_for_others(message.author or "")
         ]
 
     def _plan_redaction(

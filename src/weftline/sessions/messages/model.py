@@ -16,7 +16,7 @@ import msgspec
 from msgspec import structs
 
 from weftline.indexing.collections import DECISION, FACT, PROSE
-from weftline.indexing.pins import PINNING_CATEGORIES, WEIGHTY_CATEGORIES
+from weftline.indexing.pins import PINNING_CATEGORIES, WEIGHTY_CATEGORIES, may_pin_for_others
 from weftline.kernel.errors import Forbidden, NotFound
 from weftline.kernel.identity import AGENT_TYPE, EVERYONE, PERMISSION, PRINCIPAL, TEAM, Permission
 from weftline.safety.trust.model import TrustLabel
@@ -215,9 +215,9 @@ def check_not_protected(message: Message, actor: Actor) -> None:
         )
 
 
-def pins_itself(message: Message, actor: Actor) -> bool:
-    """Tell whether a message is pinned when it is sent. Sub-agents cannot pin."""
-    if actor.is_subagent:
+def pins_itself(message: Message, sender: str) -> bool:
+    """Tell whether a message is pinned when a participant sends it."""
+    if not may_pin_for_others(sender):
         return False
     return bool(_categories(message) & PINNING_CATEGORIES) or _metadata(message).get(_PINNED) is True
 

@@ -177,7 +177,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         check_not_protected(message, self.actor)
         await self.messages.add(session_id, message)
         await self.inbox.deliver(session_id, message)
-        if pins_itself(message, self.actor):
+        if pins_itself(message, self.actor.participant):
             await self.pins.add(ItemPlace.of_message(session_id, message.message_id), message.content)
         added = self._added(session, message)
         await self.outbox.publish(added)

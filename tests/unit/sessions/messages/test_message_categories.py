@@ -35,17 +35,17 @@ NOT_PINNED = [
 
 @pytest.mark.parametrize("sent", PINNED)
 def test_a_message_is_pinned_by_category_type_or_metadata(sent: Message) -> None:
-    assert pins_itself(sent, actor())
+    assert pins_itself(sent, actor().participant)
 
 
 @pytest.mark.parametrize("sent", NOT_PINNED)
 def test_other_messages_are_not_pinned(sent: Message) -> None:
-    assert not pins_itself(sent, actor())
+    assert not pins_itself(sent, actor().participant)
 
 
 @pytest.mark.parametrize("sent", PINNED)
 def test_a_sub_agent_cannot_pin(sent: Message) -> None:
-    assert not pins_itself(sent, actor(subagent=True))
+    assert not pins_itself(sent, actor(subagent=True).participant)
 
 
 def test_decisions_and_facts_weigh_more() -> None:
