@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.history.line_kinds import calls_implied_by, kind_of, line_kinds
+from weftline.history.line_kinds import calls_implied_by, kind_of
 from weftline.history.store import LineStore
 from weftline.kernel.guards import CheckedCalls, ImpliedCall
 from weftline.sessions.erasure import SessionContent
@@ -94,7 +94,7 @@ async def check_rules(
 async def implied_deletions(session: Session, stored: StoredContent) -> list[ImpliedCall]:
     """Return the calls that would delete each key, each entry of a private memory and each window."""
     calls: list[ImpliedCall] = []
-    for line_id in await stored.sessions.lines(session.session_id, line_kinds().values()):
+    for line_id in await stored.sessions.lines(session.session_id):
         line = await stored.lines.find(line_id) if kind_of(line_id).implied_calls is not None else None
         if line is not None:
             state = await stored.lines.state_at(line_id, line.head.seq, values=False)

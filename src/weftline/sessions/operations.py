@@ -13,7 +13,7 @@ from weftline.access.model import AgentNotFound
 from weftline.access.plan_warnings import Plans
 from weftline.access.plans import Allowance
 from weftline.access.teams import TeamNotFound
-from weftline.history.line_kinds import line_kinds, line_of
+from weftline.history.line_kinds import line_of
 from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
@@ -318,7 +318,7 @@ async def delete_session(
     content = await sessions.content(session)
     if not request.force:
         check_unused(session, members.actor, content)
-    belonging = await sessions.lines(session.session_id, line_kinds().values())
+    belonging = await sessions.lines(session.session_id)
     await sessions.erase(session.session_id)
     # Values last: a transaction that locks values waits for no lock that a writer may hold, so there is no deadlock.
     for line_id in belonging:

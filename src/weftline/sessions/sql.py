@@ -296,11 +296,11 @@ class SessionStore(SqlStore):
             session_id,
         )
 
-    async def lines(self, session_id: str, kinds: Iterable[LineKind]) -> Sequence[str]:
-        """Return the lines of a session: its board, session memories, lines of these kinds, and their branches."""
+    async def lines(self, session_id: str) -> Sequence[str]:
+        """Return the lines of a session, of every kind, and their branches."""
         branches = await self._branch_lines(session_id)
         found = [line_of(session_id), *branches]
-        for kind in kinds:
+        for kind in line_kinds().values():
             if kind.session_lines is not None:
                 found += await kind.session_lines(self._tx, session_id)
             elif kind.has_name(SESSION) and not kind.of_session:

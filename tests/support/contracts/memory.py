@@ -159,7 +159,7 @@ class MemoryStoreContract:
             await stores.memory.add_scope(scope)
             await put(stores, scope, "a", "b")
             await stores.memory.adjust(scope.owner, 4, 0)
-        assert list(await stores.sessions.lines("s1", ())) == ["board:s1", other.line_id, IN_SESSION.line_id]
+        assert list(await stores.sessions.lines("s1")) == ["board:s1", other.line_id, IN_SESSION.line_id]
         await elsewhere.sessions.erase("s1")
         await stores.sessions.erase("s1")
         assert await listed(stores) == [MemoryCursor(None, "a"), MemoryCursor(None, "b")]
@@ -167,7 +167,7 @@ class MemoryStoreContract:
             MemoryUsage(4, 0),
             MemoryUsage(0, 0),
         )
-        assert list(await stores.sessions.lines("s1", ())) == ["board:s1"]
+        assert list(await stores.sessions.lines("s1")) == ["board:s1"]
 
     async def test_tenants_have_their_own_memories(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await put(stores, GLOBAL, "a")

@@ -145,7 +145,7 @@ class SessionStoreContract:
         assert found is not None
         assert found.branches == 2
         assert list(await stores.sessions.branches(found)) == ["a", "b"]
-        assert list(await stores.sessions.lines("s1", ())) == ["board:s1", "board:s1@a", "board:s1@b"]
+        assert list(await stores.sessions.lines("s1")) == ["board:s1", "board:s1@a", "board:s1@b"]
 
     async def test_commits_on_branches_are_activity_of_the_session(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
