@@ -318,7 +318,8 @@ class Settings:
         "off",
         "WEFTLINE_PROXY_FAIL_CLOSED",
         "'on' refuses requests to the model proxy while it cannot be found out who calls, and answers whose tool calls "
-        "guardrails cannot be applied to; 'off' passes them on, except for tenants whose policy is proxy_fails_closed.",
+        "guardrails cannot be applied to, and withholds results of tools that look like an attack; 'off' passes them "
+        "on, except for tenants whose policy is proxy_fails_closed.",
     )
     metrics_token: str = setting(
         "",

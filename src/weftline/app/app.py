@@ -29,6 +29,7 @@ from weftline.app.objects import Objects
 from weftline.app.proxied_calls import ProxiedCalls
 from weftline.app.proxied_conversations import ProxiedConversations
 from weftline.app.proxied_edits import ProxiedEdits
+from weftline.app.proxied_results import ProxiedResults
 from weftline.app.proxied_usage import ProxiedUsage
 from weftline.app.rate_limits import RateLimits
 from weftline.app.refusals import Auditor, Refusals
@@ -183,10 +184,11 @@ class App:
             self._cache("proxied_edits", 1, megabytes=32, seconds=3600),
             self._cache("proxy_settings", 1, megabytes=1, seconds=3600),
         )
-        self.proxied_calls = ProxiedCalls(self, self._container)
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         self._know_callers(settings)
         self._scan_content(settings)
+        results = ProxiedResults(self.database, self._container, self._scanner)
+        self.proxied_calls = ProxiedCalls(self, self._container, results)
         self._guard_calls()
         self._dispatch_calls(settings)
         self._create_jobs(settings)

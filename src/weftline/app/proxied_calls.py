@@ -17,6 +17,8 @@ from weftline.storage.sql.unit_of_work import CallerTransactions
 if TYPE_CHECKING:
     from weftline.app.app import App
     from weftline.app.dispatch import CallContext
+    from weftline.app.proxied_edits import GivenRequest
+    from weftline.app.proxied_results import ProxiedResults
     from weftline.kernel.identity import Actor
     from weftline.models.language_models.answer_calls import Verdict
     from weftline.state.layers.rules import CallerRules
@@ -42,9 +44,10 @@ def is_own_fault(error: WeftlineError) -> bool:
 class ProxiedCalls:
     """Finds the guardrails that hold for the tools of callers, and whether their tenants let pass what is unchecked."""
 
-    def __init__(self, app: App, injector: Injector) -> None:
+    def __init__(self, app: App, injector: Injector, results: ProxiedResults) -> None:
         self._app = app
         self._injector = injector
+        self._results = results
         self._loaders = CallerTransactions(app.database, injector, RuleLoader)
         # Tenants that fail closed, as far as this process has read their policies.
         self._closed: set[str] = set()
@@ -57,7 +60,10 @@ class ProxiedCalls:
         return key is not None and key.tenant in self._closed
 
     async def guard(self, context: CallContext) -> CallGuard | None:
-        """Return what checks the calls of a caller; None if no rule may be about tools that are not Weftline's."""
+        """Return what checks tool calls and results of a caller; None if nothing has to be checked.
+
+        Calls are checked if a rule may be about tools that are not Weftline's, results if the tenant fails closed.
+        """
         actor = await self._app.identify(context)
         rules = await self._rules(actor)
         fails_closed = self._app.settings.proxy_fails_closed or rules.policy.proxy_fails_closed
@@ -65,9 +71,11 @@ class ProxiedCalls:
             self._closed.add(actor.tenant)
         else:
             self._closed.discard(actor.tenant)
-        if actor.step is None and not rules.guardrails.concerns_others(self._app.known_actions):
+        checks_calls = actor.step is not None or rules.guardrails.concerns_others(self._app.known_actions)
+        if not checks_calls and not fails_closed:
             return None
-        return CallGuard(self._app, context, actor, rules, fails_closed=fails_closed)
+        results = self._results if fails_closed else None
+        return CallGuard(self._app, context, actor, rules, results, checks_calls=checks_calls)
 
     async def _rules(self, actor: Actor) -> CallerRules:
         known = self._app.tenant_rules.cached(actor)
@@ -82,15 +90,31 @@ class ProxiedCalls:
 
 
 class CallGuard:
-    """Decides about the tool calls in one answer, as ``guardrail.check`` does."""
+    """Decides about the tool calls in one answer, as ``guardrail.check`` does, and about results in its request."""
 
-    def __init__(self, app: App, context: CallContext, actor: Actor, rules: CallerRules, *, fails_closed: bool) -> None:
-        self.fails_closed = fails_closed
+    def __init__(
+        self,
+        app: App,
+        context: CallContext,
+        actor: Actor,
+        rules: CallerRules,
+        results: ProxiedResults | None,
+        *,
+        checks_calls: bool,
+    ) -> None:
+        self.checks_calls = checks_calls
+        self.fails_closed = results is not None
         self.checks = CallChecks(self._concerns, self._verdict)
         self._app = app
         self._context = context
         self._actor = actor
         self._rules = rules.guardrails
+        self._policy = rules.policy
+        self._results = results
+
+    async def withhold(self, request: GivenRequest | None) -> bytes | None:
+        """Return the body to forward, without results that the gate holds; None if they may be forwarded."""
+        return None if self._results is None else await self._results.withhold(self._actor, self._policy, request)
 
     def _concerns(self, tool: str) -> bool:
         if self._actor.step is not None:

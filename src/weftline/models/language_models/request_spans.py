@@ -100,7 +100,10 @@ class TextRoom(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """A result of a tool. ``texts``: its texts as JSON strings; ``arguments``: those of its call, as JSON."""
+    """A result of a tool.
+
+    ``texts``: its texts as JSON strings; ``arguments``: those of its call, as JSON; ``content``: all that was returned.
+    """
 
     message: int
     call_id: str
@@ -108,6 +111,7 @@ class ToolResult(NamedTuple):
     is_error: bool
     arguments: bytes
     room: TextRoom | None = None
+    content: Raw | None = None
 
     def decoded(self, number: int) -> str:
         """Return one of its texts; raises msgspec.MsgspecError if it is not valid."""
@@ -164,11 +168,24 @@ def system_parts(instruction: Raw) -> Raw | None:
     return _fields.decode(instruction).get("parts") if _starts(instruction, b"{") else None
 
 
+def has_messages(form: RequestForm, body: bytes) -> bool:
+    """Tell whether a request may have a list of messages, whether that can be read or not."""
+    try:
+        listed = _listed(form, decode_body(body))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return True
+    return not isinstance(listed, UnsetType) and _starts(listed, b"[")
+
+
+def _listed(form: RequestForm, given: RequestBody) -> Raw | UnsetType:
+    return {"openai_responses": given.input, "gemini": given.contents}.get(form, given.messages)
+
+
 def read_spans(form: RequestForm, body: bytes) -> SpannedRequest | None:
     """Return where the parts of a request stand; None if it has no list of messages in this form."""
     try:
         given = decode_body(body)
-        listed = {"openai_responses": given.input, "gemini": given.contents}.get(form, given.messages)
+        listed = _listed(form, given)
         if isinstance(listed, UnsetType) or not _starts(listed, b"["):
             return None
         raws = _raws.decode(listed)
@@ -255,7 +272,7 @@ def _anthropic(_raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
             if isinstance(block.content, UnsetType) and isinstance(item.content, Raw):
                 raws = raws or _raws.decode(item.content)
             room = _room(block.content, raws[at] if raws else None, b'"content":', b"text")
-            yield _result(block.tool_use_id, _texts(block.content), room, is_error=bool(block.is_error))
+            yield _result(block.tool_use_id, block.content, room, is_error=bool(block.is_error))
         elif block.type == "tool_use" and not isinstance(block.input, UnsetType):
             calls.add(str(block.id), block.input)
 
@@ -263,7 +280,7 @@ def _anthropic(_raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
 def _chat(raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
     if item.role == "tool":
         room = _room(item.content, raw, b'"content":', b"text")
-        yield _result(item.tool_call_id, _texts(item.content), room)
+        yield _result(item.tool_call_id, item.content, room)
     for call in item.tool_calls or ():
         if not isinstance(call.function.arguments, UnsetType):
             calls.add(str(call.id), call.function.arguments)
@@ -273,7 +290,10 @@ def _responses(raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
     given = item.arguments if isinstance(item.input, UnsetType) else item.input
     if item.type in _RESPONSES_RESULTS:
         room = _room(item.output, raw, b'"output":', b"input_text")
-        yield _result(item.call_id, _texts(item.output), room)
+        yield _result(item.call_id, item.output, room)
+    elif str(item.type).endswith("_output"):
+        # Of tools with results of their own shape, such as a shell's: their texts are not known.
+        yield _result(item.call_id, item.output)._replace(texts=())
     elif isinstance(item.call_id, str) and not isinstance(given, UnsetType):
         calls.add(item.call_id, given)
 
@@ -289,7 +309,8 @@ def _gemini(_raw: Raw, item: _Item, calls: _Calls) -> Iterator[ToolResult]:
             texts = tuple(value for value in fields.values() if _starts(value, b'"'))
             name = b'"weftline":' if "output" in fields else b'"output":'
             room = TextRoom(response.response, name) if is_object else None
-            yield _result(response.id or response.name, texts, room, is_error="error" in fields)
+            result = _result(response.id or response.name, response.response, room, is_error="error" in fields)
+            yield result._replace(texts=texts)
 
 
 def _room(content: Raw | UnsetType, holder: Raw | None, field: bytes, block: bytes) -> TextRoom | None:
@@ -312,12 +333,13 @@ _READ: dict[RequestForm, Callable[[Raw, _Item, _Calls], Iterator[ToolResult]]] =
 
 def _result(
     call_id: Any,  # noqa: ANN401 - JSON
-    texts: tuple[Raw, ...],
-    room: TextRoom | None,
+    content: Raw | UnsetType,
+    room: TextRoom | None = None,
     *,
     is_error: bool = False,
 ) -> ToolResult:
-    return ToolResult(0, str(call_id), texts, is_error, b"", room)
+    given = None if isinstance(content, UnsetType) else content
+    return ToolResult(0, str(call_id), _texts(content), is_error, b"", room, given)
 
 
 def _texts(content: Raw | UnsetType) -> tuple[Raw, ...]:

@@ -159,6 +159,15 @@ class CallVerdicts(Protocol):
     def get(self, text: tuple[str, bool], /) -> Verdict | None: ...
 
 
+def withheld_because(policy: TrustPolicy, verdict: Verdict, source: Source, pii: tuple[str, ...]) -> str:
+    """Return why a policy lets no prompt have a text from data; empty if it does."""
+    if verdict.detection.flagged and policy.injection.of(source) != "annotate":
+        return "it looks like an attempt to give agents instructions"
+    if verdict.secrets and policy.secrets.write == "block":
+        return "it contains a secret"
+    return "it contains personal data" if pii and policy.pii.write == "block" else ""
+
+
 class ContentGate(msgspec.Struct, frozen=True):
     """Admits the content of one caller."""
 

@@ -281,7 +281,8 @@ class TrustPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         bool,
         msgspec.Meta(
             description="Whether the model proxy refuses calls of models while Weftline cannot find out who calls, and "
-            "answers whose tool calls guardrails cannot be applied to. False: it passes them on."
+            "answers whose tool calls guardrails cannot be applied to, and withholds results of tools that look like "
+            "an attack. False: it passes them on."
         ),
     ] = False
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 import httpcore2
 
 from weftline.app.proxied_calls import CallsUnchecked, is_own_fault
-from weftline.app.proxied_edits import GivenRequest
+from weftline.app.proxied_edits import EditedRequest, GivenRequest
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
 from weftline.kernel.errors import ServerBusy, WeftlineError
 from weftline.models.language_models.answer_filter import AnswerTooLarge, WholeFilter, answer_filter, is_readable
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from weftline.app.dispatch import CallContext
     from weftline.app.proxied_calls import CallGuard
-    from weftline.app.proxied_edits import EditedRequest, ProxiedEdits
+    from weftline.app.proxied_edits import ProxiedEdits
     from weftline.models.language_models.answer_filter import AnswerFilter
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
@@ -211,6 +211,7 @@ class ProxyEndpoint:
         if names_own_key(path + b"?" + call.scope["query_string"]):
             raise KeyMisplaced("The path or query has a Weftline key.")
         await call.read_body()
+        await call.withhold_results()
         if self._editor is not None and caller is not None and (given := call.given()) is not None:
             context = self._callers.context(call.route.key, call.scope)
             seconds = max(self._wait_seconds - call.waited, 0)
@@ -310,14 +311,24 @@ class _Call:
         form = self.form
         if form is None or not self._is_read:
             return None
-        return GivenRequest(form, dict(self.scope["headers"]), b"".join(self._read))
+        return GivenRequest(form, dict(self.scope["headers"]), b"".join(self._sent))
+
+    async def withhold_results(self) -> None:
+        """Leave out results of tools that the gate holds, for tenants that fail closed."""
+        if self.form is None or self.guard is None or not self.guard.fails_closed:
+            return
+        given = self.given()
+        body = await self.guard.withhold(given)
+        if given is not None and body is not None and body != given.body:
+            self.edited = EditedRequest(body)
 
     def headers(self, host: bytes) -> list[tuple[bytes, bytes]]:
         given = without_own_key(self.scope["headers"])
         length = sum(map(len, self._sent)) if self._is_read else None
         if length is None and (announced := value_of(_LENGTH, given)):
             length = int(announced)
-        return request_headers(given, host, length, has_body=self._has_body, is_plain=self.guard is not None)
+        is_plain = self.guard is not None and self.guard.checks_calls
+        return request_headers(given, host, length, has_body=self._has_body, is_plain=is_plain)
 
     def content(self) -> AsyncGenerator[bytes] | None:
         return self._parts() if self._has_body else None
@@ -338,7 +349,12 @@ class _Call:
         connection = connection_of(self.scope)
         if connection is not None:
             connection.omit_own_headers(self.scope)
-        if self.guard is not None and self.answer_form is not None and response.status in _SUCCESS:
+        if (
+            self.guard is not None
+            and self.guard.checks_calls
+            and self.answer_form is not None
+            and response.status in _SUCCESS
+        ):
             headers = self._filter_answer(self.answer_form, self.guard, headers)
         self._head = {"type": "http.response.start", "status": response.status, "headers": headers}
         self._status = response.status
