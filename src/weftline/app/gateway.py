@@ -22,11 +22,13 @@ from weftline.kernel.operation import SubmittedText
 from weftline.kernel.thread_pools import TEXT_THREADS
 from weftline.prompts.gateway.answers import bounded, shorten_answer, texts_of, with_texts
 from weftline.prompts.gateway.model import (
+    CallingClient,
     GatewayAccess,
     GatewayToolHeld,
     GatewayToolNotFound,
     ResultWithheld,
     ToolAnswer,
+    calling_client,
 )
 from weftline.prompts.gateway.operations import CallGatewayTool, ToolCalled
 from weftline.prompts.gateway.registry import definition
@@ -39,7 +41,7 @@ from weftline.storage.sql.database import Scope, caller_scope
 from weftline.windows.conversations.sql import EditStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from weftline.app.caches import Cache
     from weftline.app.tools.toolbox import Toolbox
@@ -203,7 +205,7 @@ class McpGateway:
         connection, tool = await self.connections.connection(actor.tenant, actor.principal_id, server, tool)
         if tool.state != "approved":
             raise GatewayToolHeld(f"'{name}' may not be called now: {tool.reason}", name=name, state=tool.state)
-        answer = bounded(await connection.call(tool.text.name, arguments))
+        answer = bounded(await connection.call(tool.text.name, arguments, self._asked(actor, name)))
         answer = await self._admitted(actor, name, arguments, answer)
         short = await TEXT_THREADS.run(shorten_answer, answer, server.settings.answer_tokens, arguments)
         if short is not None:
@@ -238,12 +240,37 @@ class McpGateway:
         done = ToolCalled(content=[], is_error=answer.is_error)
         await trail.record(self._operations[_CALL], CallGatewayTool(name=name, arguments=dict(arguments)), done)
 
+    def _asked(self, actor: Actor, name: str) -> CallingClient | None:
+        """Return the client of this call as a server may ask it: what it is asked passes the gate, too."""
+        client = calling_client.get()
+        if client is None:
+            return None
+
+        async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            text = _encode(params).decode()
+            passed = await self._passed(actor, name, {text: True})
+            return await client.ask(method, msgspec.json.decode(passed[text], type=dict[str, Any]))
+
+        return CallingClient(client.progress, ask)
+
     async def _admitted(self, actor: Actor, name: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> ToolAnswer:
-        """Return an answer as the gate lets it pass, and audit the call; raises ResultWithheld.
+        """Return an answer as the gate lets it pass, and audit the call; raises ResultWithheld."""
+        passed = await self._passed(
+            actor, name, texts_of(answer), lambda tx: self._audit(actor, tx, name, arguments, answer)
+        )
+        return with_texts(answer, passed)
+
+    async def _passed(
+        self,
+        actor: Actor,
+        name: str,
+        parts: Mapping[str, bool],
+        audit: Callable[[Transaction], Awaitable[None]] | None = None,
+    ) -> dict[str, str]:
+        """Return texts of a server as the gate lets them pass; raises ResultWithheld. Each may be JSON.
 
         The call was made, so nothing here may end it because access rules have changed since.
         """
-        parts = texts_of(answer)
         verdicts = await self._scanner.prepare(actor, [SubmittedText(text, data=True) for text in parts])
 
         async def admit(tx: Transaction) -> tuple[dict[str, str], WeftlineError | None]:
@@ -263,13 +290,14 @@ class McpGateway:
                     )
                     break
                 passed[text] = recorded.text
-            await self._audit(actor, tx, name, arguments, answer)
+            if audit is not None:
+                await audit(tx)
             return passed, refusal
 
         passed, refusal = await self._database.write(Scope(actor.tenant, principal=actor.path), admit)
         if refusal is not None:
             raise refusal
-        return with_texts(answer, passed)
+        return passed
 
 
 async def _load(tx: Transaction, epoch: int) -> _Directory:

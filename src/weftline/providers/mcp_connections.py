@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import httpcore2
@@ -17,13 +18,16 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from mcp import StdioServerParameters
+from weftline.kernel.errors import WeftlineError
 from weftline.prompts.gateway.model import MAX_TOOLS_OF_SERVER, GatewayServerFailed, ToolAnswer, ToolText, split_command
 from weftline.providers.webhook_sender import CheckedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from weftline.prompts.gateway.model import McpServer
+    from mcp.client.session import ClientRequestContext
+
+    from weftline.prompts.gateway.model import CallingClient, McpServer
     from weftline.providers.webhook_sender import Reach
 
 CONNECT_SECONDS = 60.0
@@ -32,6 +36,8 @@ IDLE_SECONDS = 300.0
 _MAX_PAGES = 50
 _MAX_DEFINITIONS_BYTES = 4 * 2**20
 # The connection is gone, or the server did not answer in time.
+# The client of the call in whose task a server asks: of versions in which the question is the result of a call.
+_asked_here: ContextVar[CallingClient | None] = ContextVar("asked_here", default=None)
 _LOST = frozenset({types.CONNECTION_CLOSED})
 _TIMED_OUT = frozenset({types.REQUEST_TIMEOUT})
 
@@ -60,6 +66,7 @@ class McpConnection:
         self._opened: asyncio.Future[Client] = self._loop.create_future()
         self._ending = asyncio.Event()
         self.calls = 0
+        self._asked: list[CallingClient | None] = []
         self.used_at = self._loop.time()
         self._task = asyncio.create_task(self._hold(), name="weftline-gateway-connection")
 
@@ -102,17 +109,64 @@ class McpConnection:
         # Of two with one name, a call reaches only one.
         return list({tool.name: tool for tool in found}.values())
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Call a tool. What the server refuses is an answer for the model; cancelling this cancels it there."""
-        async with self._using() as client:
+    async def call(self, tool: str, arguments: Mapping[str, Any], asked: CallingClient | None = None) -> ToolAnswer:
+        """Call a tool. What the server refuses is an answer for the model; cancelling this cancels it there.
+
+        ``asked`` is told of the progress, and asked for what the server wants to know meanwhile.
+        """
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            if asked is not None:
+                await asked.progress(progress, total, message)
+
+        async with self._using() as client, self._asking(asked):
             try:
-                result = await client.call_tool(tool, dict(arguments))
+                result = await client.call_tool(
+                    tool, dict(arguments), progress_callback=None if asked is None else note
+                )
             except MCPError as error:
                 if error.error.code in _LOST | _TIMED_OUT:
                     raise
                 return ToolAnswer([{"type": "text", "text": error.error.message}], None, is_error=True)
         shown = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         return ToolAnswer(shown["content"], shown.get("structuredContent"), is_error=bool(result.is_error))
+
+    @contextlib.asynccontextmanager
+    async def _asking(self, asked: CallingClient | None) -> AsyncIterator[None]:
+        self._asked.append(asked)
+        token = _asked_here.set(asked)
+        try:
+            yield
+        finally:
+            _asked_here.reset(token)
+            self._asked.remove(asked)
+
+    async def _ask(self, method: str, params: types.RequestParams) -> dict[str, Any] | None:
+        """Return the answer of the client whose call a request belongs to; None if there is none.
+
+        Servers of versions with a handshake do not say over stdio which call they ask for; of several, nobody is asked.
+        """
+        asked = _asked_here.get() or (self._asked[0] if len(self._asked) == 1 else None)
+        if asked is None:
+            return None
+        try:
+            return await asked.ask(method, params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        except (MCPError, WeftlineError, TimeoutError, ValidationError):
+            return None
+
+    async def _elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        del context
+        answer = await self._ask("elicitation/create", params)
+        return types.ElicitResult(action="cancel") if answer is None else types.ElicitResult.model_validate(answer)
+
+    async def _sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        del context
+        answer = await self._ask("sampling/createMessage", params)
+        if answer is None:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="The client of this call samples no messages")
+        return types.CreateMessageResult.model_validate(answer)
 
     @contextlib.asynccontextmanager
     async def _using(self) -> AsyncIterator[Client]:
@@ -164,7 +218,13 @@ class McpConnection:
         else:
             http = await stack.enter_async_context(self._http())
             transport = streamable_http_client(self._server.target, http_client=http)
-        return Client(transport, read_timeout_seconds=CALL_SECONDS, message_handler=self._note)
+        return Client(
+            transport,
+            read_timeout_seconds=CALL_SECONDS,
+            message_handler=self._note,
+            elicitation_callback=self._elicit,
+            sampling_callback=self._sample,
+        )
 
     def _http(self) -> httpx2.AsyncClient:
         transport = httpx2.AsyncHTTPTransport(trust_env=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -161,6 +162,20 @@ class ToolAnswer(NamedTuple):
     content: list[dict[str, Any]]
     structured: dict[str, Any] | None
     is_error: bool
+
+
+class CallingClient(NamedTuple):
+    """The client of a call, which a server may tell of its progress and ask for something, in the forms of MCP.
+
+    ``ask`` takes the name of a method and its parameters; it raises if the client cannot be asked or does not answer.
+    """
+
+    progress: Callable[[float, float | None, str | None], Coroutine[Any, Any, None]]
+    ask: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+# That of the call that is being made; None where nobody can be asked, as over REST.
+calling_client: ContextVar[CallingClient | None] = ContextVar("calling_client", default=None)
 
 
 class GatewayAccess(msgspec.Struct, frozen=True):

@@ -51,7 +51,7 @@ _FORMATTERS = {
 # Command of a group that its name alone stands for.
 _DEFAULT = {"usage": "report", "advise": "list", "alerts": "list"}
 # Module with the hand-written commands of a group.
-_HAND_WRITTEN = {"agent": "agents", "records": "records", "knowledge": "knowledge_add"}
+_HAND_WRITTEN = {"agent": "agents", "gateway": "gateway_import", "records": "records", "knowledge": "knowledge_add"}
 # Answers without an error that still mean failure: the command exits with 1.
 _UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
     "approval.approve": lambda answer: answer.failed_with is not None or answer.state == "pending",

@@ -101,7 +101,7 @@ def can_elicit(capabilities: types.ClientCapabilities | None) -> bool:
     return offered is not None and (offered.form is not None or offered.url is None)
 
 
-class StreamsForElicitation:
+class StreamsForQuestions:
     """Middleware: answers calls of clients that can be asked as a stream, because the question needs one."""
 
     def __init__(self, manager: StreamableHTTPSessionManager) -> None:
@@ -114,7 +114,7 @@ class StreamsForElicitation:
             client = types.InitializeRequestParams.model_validate(ctx.params, by_name=False)
             # The SDK has no public access to its transports; its minor version is pinned for this.
             transport = self._manager._server_instances.get(connection_of(ctx.session).session_id or "")  # noqa: SLF001
-            if transport is not None and can_elicit(client.capabilities):
+            if transport is not None and (can_elicit(client.capabilities) or client.capabilities.sampling is not None):
                 transport.is_json_response_enabled = False
         return result
 

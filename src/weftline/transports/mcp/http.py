@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 from starlette.routing import Route
 
@@ -23,10 +24,11 @@ from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.correlation import NO_CORRELATION
 from weftline.kernel.errors import Unavailable, WeftlineError
 from weftline.kernel.fields import is_name
+from weftline.prompts.gateway.model import SEPARATOR
 from weftline.sessions.model import SessionNotFound
 from weftline.transports.http.http_io import context_of, note_caller, refuse
 from weftline.transports.mcp.caller import McpCaller, WeftlineUser
-from weftline.transports.mcp.elicitation import StreamsForElicitation
+from weftline.transports.mcp.elicitation import StreamsForQuestions
 from weftline.transports.mcp.fast_path import FastPath, ReadAhead, check_message
 from weftline.transports.mcp.login import LoginEndpoint
 from weftline.transports.mcp.server import build_server
@@ -54,6 +56,7 @@ MAX_PER_PRINCIPAL = 2_000
 _MAX_PER_TENANT = _MAX_CONNECTIONS // 2
 _MAX_USERS = 20_000
 _SESSION_HEADER = b"mcp-session-id"
+_PROGRESS = b'"progressToken"'
 
 
 class TooManyConnections(Unavailable):
@@ -132,7 +135,9 @@ class McpEndpoint:
             max_request_body_size=app.settings.max_body_bytes,
             max_sessions=_MAX_CONNECTIONS,
         )
-        server.middleware.append(StreamsForElicitation(self._manager))
+        # Of versions without a handshake a connection is a request, so it needs no other state.
+        self._streams = StreamableHTTPSessionManager(server, max_request_body_size=app.settings.max_body_bytes)
+        server.middleware.append(StreamsForQuestions(self._manager))
         # The SDK has no public list of connections; its minor version is pinned for this.
         self._connections = OpenConnections(self._manager._server_instances)  # noqa: SLF001
         # A profile changes the answers of tools.
@@ -150,7 +155,7 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with self._manager.run(), self._login.running():
+        async with self._manager.run(), self._streams.run(), self._login.running():
             yield
 
     def end_streams(self) -> None:
@@ -171,6 +176,19 @@ class McpEndpoint:
                 self._users.popitem(last=False)
         self._users.move_to_end(caller)
         return known
+
+    def _streaming(self, scope: Scope) -> ASGIApp:
+        """Return what answers a call as a stream: of a server behind the gateway, whose progress the client wants."""
+        headers = dict(scope["headers"])
+        if b"text/event-stream" not in headers.get(b"accept", b""):
+            return self._answer
+        if headers.get(b"mcp-protocol-version", b"").decode("latin-1") in MODERN_PROTOCOL_VERSIONS:
+            return self._streams.handle_request
+        # The SDK has no public access to its transports; its minor version is pinned for this.
+        transport = self._manager._server_instances.get(headers.get(_SESSION_HEADER, b"").decode("latin-1"))  # noqa: SLF001
+        if transport is not None:
+            transport.is_json_response_enabled = False
+        return self._answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.calls_in_flight += scope["method"] == "POST"
@@ -203,6 +221,7 @@ class McpEndpoint:
         scope["user"] = self._user(actor, McpCaller(context, tools))
         # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
+        answer = self._answer
         if scope["method"] == "POST":
             body = receive = ReadAhead(scope, receive, self._app.settings.max_body_bytes)
             try:
@@ -212,5 +231,7 @@ class McpEndpoint:
             except WeftlineError as error:
                 await refuse(scope, send, error, self._app.clock, tool_reference)
                 return
+            if _PROGRESS in content and SEPARATOR.encode() in content:
+                answer = self._streaming(scope)
         with suppress(ClientGone):
-            await self._answer(scope, receive, send)
+            await answer(scope, receive, send)

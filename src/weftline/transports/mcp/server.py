@@ -15,6 +15,7 @@ from weftline.app.dispatch import may_use
 from weftline.prompts.gateway.operations import ToolCalled
 from weftline.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call, is_modern
 from weftline.transports.mcp.elicitation import ResultElicitation, client_approver
+from weftline.transports.mcp.relay import Relay, calls_server
 from weftline.transports.resources import INBOX, METRICS, TEMPLATES, parse_uri, read_resource
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Handlers:
         self._app = app
         self._subscriptions = subscriptions
         self._call = ToolCalls(app)
+        self._relay = Relay()
 
     @answering
     async def list_tools(self, context: Context, params: object) -> types.ListToolsResult:
@@ -115,10 +117,17 @@ class Handlers:
         self._app.metrics.count_tool_call("sdk")
         client = client_approver(context, params)
         caller = caller_of_call(context).with_client(client)
-        answer = await self._call(caller, params.name, params.arguments or {})
-        if isinstance(client, ResultElicitation) and client.requested is not None:
-            return client.result(client.requested)
-        return tool_result(answer.content, is_error=answer.is_error, warnings=answer.warnings)
+
+        async def answer() -> types.CallToolResult | types.InputRequiredResult:
+            answer = await self._call(caller, params.name, params.arguments or {})
+            if isinstance(client, ResultElicitation) and client.requested is not None:
+                return client.result(client.requested)
+            return tool_result(answer.content, is_error=answer.is_error, warnings=answer.warnings)
+
+        if not calls_server(params):
+            return await answer()
+        actor = await self._app.identify(caller.call_context)
+        return await self._relay.run(context, params, (actor.tenant, actor.principal_id), answer)
 
     @answering
     async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
