@@ -41,6 +41,9 @@ ADAPTERS = (
     Adapter("anthropic_memory", "anthropic", ("anthropic_memory",), "use-claude-memory-tool"),
     Adapter("pydantic_ai", "pydantic-ai-slim", ("pydantic_ai",), "use-with-pydantic-ai"),
     Adapter("claude_agent_sdk", "claude-agent-sdk", ("claude_agent_sdk",), None, "claude-agent-sdk"),
+    Adapter(
+        "agent_framework", "agent-framework-core", ("agent_framework",), "use-with-agent-framework", "agent-framework"
+    ),
     Adapter("google_adk", "google-adk", ("google_adk",), "use-with-google-adk", "google-adk"),
 )
 

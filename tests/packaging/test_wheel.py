@@ -35,7 +35,11 @@ OF_THE_SERVER = (
 # Frameworks with an adapter; who uses one has it already.
 FRAMEWORKS = {"anthropic", "langchain", "langgraph", "openai-agents", "pydantic-ai"}
 # Those that make adapters installs into environments of their own, so that they are not locked.
-LARGE_FRAMEWORKS = {"claude-agent-sdk", "google-adk"}
+LARGE_FRAMEWORKS = {
+    "agent-framework": "agent-framework-core",
+    "claude-agent-sdk": "claude-agent-sdk",
+    "google-adk": "google-adk",
+}
 SERVER_MODULES = {"jinja2", "mcp", "mcp_types", "sse_starlette", "starlette", "uvicorn", "valkey"}
 IN_PROCESS = """
 import asyncio
@@ -112,7 +116,7 @@ def test_the_wheel_and_the_lock_file_agree_and_name_no_host(wheel: Wheel) -> Non
     locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
     for each in wheel.requirements:
         name = canonicalize_name(each.name)
-        if name in {"weftline", *LARGE_FRAMEWORKS}:
+        if name in {"weftline", *LARGE_FRAMEWORKS.values()}:
             continue
         assert each.specifier.contains(locked[name], prereleases=True), each
     assert "://" not in (ROOT / "requirements.lock").read_text("utf-8")
@@ -120,7 +124,7 @@ def test_the_wheel_and_the_lock_file_agree_and_name_no_host(wheel: Wheel) -> Non
 
 def test_working_on_weftline_installs_everything() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert Requirement(extras["all"][0]).extras == extras.keys() - {"all", "dev"} - FRAMEWORKS - LARGE_FRAMEWORKS
+    assert Requirement(extras["all"][0]).extras == extras.keys() - {"all", "dev"} - FRAMEWORKS - LARGE_FRAMEWORKS.keys()
     own = [Requirement(line) for line in extras["dev"] if line.startswith("weftline[")]
     assert [each.extras for each in own] == [{"all", *FRAMEWORKS}]
     assert "--editable '.[all]'" in (ROOT / "Makefile").read_text("utf-8")

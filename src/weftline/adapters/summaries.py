@@ -20,15 +20,16 @@ _WAIT_SECONDS = 60.0
 _END = {"role": "user", "content": "Go on."}
 
 
-def summarize(bridge: Bridge, events: Sequence[Mapping[str, Any]]) -> Generator[Any, Any, str | None]:
-    """Return the compaction of events, in a session that is deleted afterwards; None if nothing would be gained.
+def summarize(bridge: Bridge, messages: Sequence[Mapping[str, Any]]) -> Generator[Any, Any, str | None]:
+    """Return messages of OpenAI's chat API in short words; None if nothing would be gained.
 
-    Every decision, constraint, open question, number and name of the events is in it: compaction checks that.
+    They are compacted in a session that is deleted afterwards. Every decision, constraint, open question, number and
+    name of theirs is in the summary: compaction checks that.
     """
     weftline, session_id = bridge.weftline, f"summary-{uuid4().hex}"
     yield weftline.session.create("A summary for an agent framework", session_id=session_id)
     try:
-        text = yield from _compaction(weftline, session_id, [*events, _END])
+        text = yield from _compaction(weftline, session_id, [*map(_event, messages), _END])
     except WeftlineError:
         with suppress(WeftlineError):
             yield weftline.session.delete(session_id, force=True)
@@ -48,6 +49,16 @@ def _compaction(
     shown: Any = yield weftline.compaction.show(compaction.compaction_id, limit=_MAX_SUMMARIES, originals=False)
     lines = [line for summary in shown.summaries for line in (summary.text, *_carried(summary))]
     return "\n".join(lines) or None
+
+
+def _event(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message as an event of a window."""
+    calls = [
+        {"call_id": call["id"], "name": call["function"]["name"], "arguments": call["function"]["arguments"]}
+        for call in message.get("tool_calls") or ()
+    ]
+    event = {"role": message["role"], "content": message["content"], "tool_call_id": message.get("tool_call_id")}
+    return {**event, "tool_calls": calls}
 
 
 def _carried(summary: Any) -> list[str]:  # noqa: ANN401 - of two clients

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weftline.adapters.bridge import Bridge, missing_framework
 from weftline.adapters.google_adk.contents import messages_of
@@ -17,8 +17,6 @@ except ImportError as error:
     raise missing_framework("google-adk", error) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from weftline.client._operations import Operations, SyncOperations
 
 
@@ -34,9 +32,7 @@ class WeftlineSummarizer(BaseEventsSummarizer):
 
     async def maybe_summarize_events(self, *, events: list[Event]) -> Event | None:
         contents = [content for event in events if (content := _content(event)) is not None]
-        told = [
-            _event(message) for message, _ in messages_of(contents) if message["content"] or "tool_calls" in message
-        ]
+        told = [message for message, _ in messages_of(contents) if message["content"] or "tool_calls" in message]
         if not told:
             return None
         summary = await self.bridge.arun(self.bridge.guarded(summarize(self.bridge, told), lambda: None))
@@ -54,13 +50,3 @@ def _content(event: Event) -> types.Content | None:
     """Return what an event says; of an earlier compaction, its summary."""
     compaction = event.actions.compaction
     return event.content if compaction is None else compaction.compacted_content
-
-
-def _event(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as an event of a window."""
-    calls = [
-        {"call_id": call["id"], "name": call["function"]["name"], "arguments": call["function"]["arguments"]}
-        for call in message.get("tool_calls") or ()
-    ]
-    event = {"role": message["role"], "content": message["content"], "tool_call_id": message.get("tool_call_id")}
-    return {**event, "tool_calls": calls}
