@@ -173,9 +173,11 @@ async def test_a_full_server_refuses_new_connections(world: World) -> None:
         b"GET /health HTTP/1.1\r\nhost: localhost\r\n" + b"a:\r\n" * 5_000,
         b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50_000,
         b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * 200_000,
+        b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-long: "
+        + b"a" * 400_000,
         b"GET /v1/sessions/" + b"%41" * 3_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ],
-    ids=["pipelined", "few pipelined", "headers", "chunks", "head", "path"],
+    ids=["pipelined", "few pipelined", "headers", "chunks", "head", "trailer", "path"],
 )
 async def test_more_parts_than_any_request_has_end_the_connection(server: Served, sent: bytes) -> None:
     stream = await server.connect()

@@ -413,6 +413,21 @@ async def test_an_upstream_whose_name_leads_into_the_private_network_is_not_call
         assert len(server.received) == 1
 
 
+async def test_trailers_of_a_request_are_no_headers_and_a_tunnel_is_no_request(tmp_path: Path) -> None:
+    async def answer(_: Received, writer: Writer) -> None:
+        await writer.json(b"{}")
+
+    async with proxied(answer, tmp_path) as (server, _, client):
+        lines = ["POST /openai/v1/responses HTTP/1.1", "host: 127.0.0.1", "transfer-encoding: chunked", "x-given: 1"]
+        body = b"2\r\n{}\r\n0\r\nx-given: 2\r\nx-trailer: 1\r\n\r\n"
+        assert (await client.ask("\r\n".join([*lines, "", ""]).encode() + body)).status == 200
+        (received,) = server.received
+        assert [value for name, value in received.headers if name.startswith(b"x-")] == [b"1"]
+        refused = await client.ask(b"CONNECT /openai/v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert (refused.status, json.loads(refused.body)["error"]["code"]) == (405, "method_not_allowed")
+        assert len(server.received) == 1
+
+
 async def test_pages_of_other_hosts_and_paths_of_dots_are_refused(tmp_path: Path) -> None:
     async def answer(_: Received, writer: Writer) -> None:
         await writer.json(b"{}")

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 # Of one answer that is held back: a whole one, or the calls of a stream.
 MAX_HELD_BYTES = 8 * 2**20
-_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_EVENT_END = re.compile(rb"\n\r?\n")
+# Of the end of an event, what may have come before the newest bytes.
+_MAX_BEGUN_END = 2
 _LINE = re.compile(rb"\r?\n")
 _DATA = b"data:"
 _ITEM_DONE = "response.output_item.done"
@@ -158,6 +160,8 @@ class StreamFilter:
     def __init__(self, form: _StreamForm) -> None:
         self._form = form
         self._buffer = bytearray()
+        # Where the end of an event may begin: large events come in many pieces.
+        self._searched = 0
         self._ready: list[bytes] = []
         self._held: list[_Event] = []
         self._size = 0
@@ -185,13 +189,20 @@ class StreamFilter:
         _check_size(self._size + len(self._buffer))
 
     async def finish(self) -> AsyncIterator[bytes]:
+        if self._buffer:
+            # Some clients read an event without the empty line behind it.
+            raw = bytes(self._buffer)
+            event = _Event(raw, *_data_of(raw))
+            if self._held or self._form.begins(event):
+                self._held.append(event)
+            else:
+                self._ready.append(self._form.shown(event))
+            self._buffer.clear()
         if self._held:
             # The stream ended within a call.
             await self._decide()
+        if self._ready:
             yield self._take_ready()
-        if self._buffer:
-            yield bytes(self._buffer)
-            self._buffer.clear()
 
     def give_up(self) -> bytes:
         self._gave_up = True
@@ -210,10 +221,12 @@ class StreamFilter:
         return ready
 
     def _events(self) -> Iterable[_Event]:
-        while (end := _EVENT_END.search(self._buffer)) is not None:
+        while (end := _EVENT_END.search(self._buffer, self._searched)) is not None:
             raw = bytes(self._buffer[: end.end()])
             del self._buffer[: end.end()]
+            self._searched = 0
             yield _Event(raw, *_data_of(raw))
+        self._searched = max(0, len(self._buffer) - _MAX_BEGUN_END)
 
 
 class _StreamForm(Protocol):

@@ -42,6 +42,8 @@ _MAX_PIPELINED = 16
 # Each piece of a chunked body costs as much as a thousand of its bytes.
 _FREE_PIECES = 1_024
 _MIN_PIECE_BYTES = 256
+# Between two pieces of a body, and behind the last one.
+_MAX_FRAMING_BYTES = 65_536
 # Of a body that nobody waits for: buffered before more is asked for, and read after the answer.
 _MAX_BUFFERED_BYTES = 16_384
 _MAX_DISCARDED_BYTES = 2**18
@@ -85,7 +87,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._requests = 0
         self._head_bytes = 0
         self._in_head = False
-        self._pieces = self._body_bytes = 0
+        self._pieces = self._body_bytes = self._framing_bytes = 0
         # The response may be sent before the body has arrived.
         self._body_is_late = False
         self._is_discarding = False
@@ -156,10 +158,13 @@ class BoundedHttp(HttpToolsProtocol):
         if self._is_discarding or self.transport.is_closing():
             self._discard(len(data))
             return
+        body_bytes = self._body_bytes
         super().data_received(data)
         if self._in_head:
             # Counted afterwards: the data may contain the end of another request.
             self._keep_head(len(data))
+        elif self._is_framing_excessive(len(data), goes_on=self._body_bytes != body_bytes):
+            self._close_with(_LARGE_HEAD)
         elif self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete:
             self._await_reader()
 
@@ -168,11 +173,14 @@ class BoundedHttp(HttpToolsProtocol):
             raise _Excessive
         self._requests += 1
         self._head_bytes, self._in_head = 0, True
-        self._pieces = self._body_bytes = 0
+        self._pieces = self._body_bytes = self._framing_bytes = 0
         super().on_message_begin()
         self.scope["state"]["connection"] = self
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            # Trailers: what is known of a request is that of its head.
+            return
         if len(self.headers) >= _MAX_HEADERS:
             raise _Excessive
         super().on_header(name, value)
@@ -315,6 +323,12 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.abort()
         if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
             self._close_with(_LARGE_HEAD)
+
+    def _is_framing_excessive(self, size: int, *, goes_on: bool) -> bool:
+        """Tell whether a body that does not go on has too much around its pieces: it would be kept until it ends."""
+        has_body = self.cycle is not None and self.cycle.more_body
+        self._framing_bytes = self._framing_bytes + size if has_body and not goes_on else 0
+        return self._framing_bytes > _MAX_FRAMING_BYTES and not self.transport.is_closing()
 
     def _await_reader(self) -> None:
         """Read no further until the application asks for more; until the body is complete, plan to close."""

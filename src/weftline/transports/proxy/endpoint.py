@@ -20,7 +20,7 @@ import httpcore2
 from weftline.app.proxied_calls import CallsUnchecked, is_own_fault
 from weftline.app.proxied_edits import EditedRequest, GivenRequest
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
-from weftline.kernel.errors import ServerBusy, WeftlineError
+from weftline.kernel.errors import MethodNotAllowed, ServerBusy, WeftlineError
 from weftline.models.language_models.answer_filter import AnswerTooLarge, WholeFilter, answer_filter, is_readable
 from weftline.models.language_models.answer_usage import Usage, answer_reader, is_event_stream, requested_model
 from weftline.models.language_models.conversation_requests import form_of
@@ -208,6 +208,8 @@ class ProxyEndpoint:
     async def _forward(self, call: _Call, caller: ChatCaller | None) -> None:
         provider, path, _ = call.route
         check_path(path)
+        if call.scope["method"] == "CONNECT":
+            raise MethodNotAllowed("CONNECT is no method of an API.", hint="Send a request of the provider's API.")
         if names_own_key(path + b"?" + call.scope["query_string"]):
             raise KeyMisplaced("The path or query has a Weftline key.")
         await call.read_body()

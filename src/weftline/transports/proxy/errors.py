@@ -18,12 +18,23 @@ if TYPE_CHECKING:
 
 # Types of providers by status; of other statuses, that of the server's errors.
 _ANTHROPIC = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
-_ANTHROPIC |= {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error"}
+_ANTHROPIC |= {
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
 _OPENAI = {400: "invalid_request_error", 401: "invalid_request_error", 403: "invalid_request_error"}
-_OPENAI |= {404: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_error"}
+_OPENAI |= {
+    404: "invalid_request_error",
+    405: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
 
 _GEMINI = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
-_GEMINI |= {429: "RESOURCE_EXHAUSTED"}
+_GEMINI |= {405: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED"}
 _QUOTA = 429
 
 

@@ -192,6 +192,33 @@ async def test_an_allowed_stream_keeps_every_byte_however_it_is_cut(form: Reques
 
 
 @pytest.mark.parametrize("form", FORMS)
+async def test_a_call_in_a_last_event_without_an_empty_line_is_decided_about(form: RequestForm) -> None:
+    events = STREAMS[form](DELETE)
+    (last,) = [at for at, event in enumerate(events) if "delete_file" in json.dumps(event)][:1]
+    data = stream_bytes(form, events[: last + 1]).replace(b"data: [DONE]\n\n", b"").rstrip(b"\n")
+    checks, _ = refusing("delete_file")
+    assert re.search(rb'"name": ?"delete_file"', data)
+    assert not re.search(rb'"name": ?"delete_file"', await passed(form, data, checks))
+
+
+async def test_a_large_event_is_searched_once_however_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = 0
+
+    class Ends:
+        def search(self, buffer: bytearray, start: int) -> re.Match[bytes] | None:
+            nonlocal searched
+            searched += len(buffer) - start
+            return pattern.search(buffer, start)
+
+    pattern = filters._EVENT_END
+    monkeypatch.setattr(filters, "_EVENT_END", Ends())
+    data = stream_bytes("openai_responses", [{"type": "response.image", "partial_image_b64": "x" * 100_000}])
+    checks, _ = refusing()
+    assert await passed("openai_responses", data, checks, [*range(50, len(data), 50)]) == data
+    assert searched < 1.2 * len(data)
+
+
+@pytest.mark.parametrize("form", FORMS)
 async def test_a_stream_waits_only_for_the_calls_that_rules_are_about(form: RequestForm) -> None:
     events = STREAMS[form](LIST, DELETE)
     checks, asked = refusing()
