@@ -16,9 +16,9 @@ import msgspec
 from benchmarks.harness import Compared, Row
 from benchmarks.servers import TENANT, call, folder, open_app, prepare
 from benchmarks.wire import run_async
+from weftline.history.lines import LineStore
 from weftline.history.model import LATEST
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,12 +87,10 @@ async def _commit_bytes(path: Path, writes: int) -> float:
 
 
 async def _last_commits(app: App, number: int) -> list[StoredCommit]:
-    return await app.database.read(
-        Scope(TENANT), lambda transaction: _log(SqlLineStore(transaction), number), heavy=True
-    )
+    return await app.database.read(Scope(TENANT), lambda transaction: _log(LineStore(transaction), number), heavy=True)
 
 
-async def _log(lines: SqlLineStore, number: int) -> list[StoredCommit]:
+async def _log(lines: LineStore, number: int) -> list[StoredCommit]:
     return list(await lines.log(f"board:{_SESSION}", LATEST, number))
 
 

@@ -29,9 +29,9 @@ from weftline.app import dispatch
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
+from weftline.history import lines as line_store
 from weftline.safety.trust.gate import Admission, ContentGate
 from weftline.settings import Settings
-from weftline.storage.sql import history
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -242,8 +242,8 @@ def _storage_unchecked() -> Iterator[None]:
         """Do nothing."""
 
     with (
-        patch.object(history, "is_signed", lambda _: False),
-        patch.object(history.SqlLineStore, "_add_derivations", nothing),
+        patch.object(line_store, "is_signed", lambda _: False),
+        patch.object(line_store.LineStore, "_add_derivations", nothing),
         patch.object(dispatch, "begin_approved", nothing),
     ):
         yield

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evals.product import AGENT
-from weftline.records.item_refs import DocumentName
+from weftline.history.item_ids import DocumentName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

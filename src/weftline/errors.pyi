@@ -24,6 +24,7 @@ from weftline.history.model import (
 )
 from weftline.history.object_storage import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weftline.history.reviews import ReviewClosed, ReviewNotFound
+from weftline.history.signed_lists import LayerViolation
 from weftline.indexing.chunking.reader import DocumentUnreadable
 from weftline.indexing.embeddings import EmbedderUnavailable, EmbeddingModelUnknown, SemanticSearchOff, TextRefused
 from weftline.indexing.model_migration import ModelInUse, ModelMigrationInProgress, ModelMigrationNotFound
@@ -121,7 +122,6 @@ from weftline.sessions.recorder import RecordExists, RecordNotFound
 from weftline.settings import InvalidSetting
 from weftline.state.agent_context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled
 from weftline.state.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
-from weftline.state.layers.model import LayerViolation
 from weftline.state.memory.history_backend import HistoryNotKept
 from weftline.state.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weftline.windows.compaction.model import CompactionNotFound, CompactionNotHeld

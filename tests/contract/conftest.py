@@ -13,6 +13,8 @@ from weftline.access.teams import TeamStore
 from weftline.app.tenants import Tenants
 from weftline.exchange.lineage_sql import LineageStore
 from weftline.exchange.transfer.policies import PolicyStore
+from weftline.history.line_signatures import LineSignatures
+from weftline.history.lines import LineStore
 from weftline.history.object_storage import ObjectIndex
 from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
 from weftline.indexing.embeddings import TenantModelStore, VectorStore
@@ -41,8 +43,6 @@ from weftline.state.memory.sql import MemoryStore
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.database import Scope, connect
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
-from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.sql import WindowStore
 
@@ -93,7 +93,7 @@ class SqlStores:
             "layers": LayerStore,
             "lineage": LineageStore,
             "line_keys": lambda transaction: LineSignatures(transaction, b""),
-            "lines": SqlLineStore,
+            "lines": LineStore,
             "memory": MemoryStore,
             "inbox": InboxStore,
             "messages": MessageStore,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from weftline.history.lines import LineStore
 from weftline.history.model import (
     Author,
     Change,
@@ -18,7 +19,6 @@ from weftline.history.model import (
     blob_hash,
 )
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
     value: Any
 
 
-async def make_history(lines: SqlLineStore) -> None:
+async def make_history(lines: LineStore) -> None:
     """Make a branch with shared commits, a merge, steps, tags, and short and long values."""
     for value in VALUES:
         await lines.put_blob(blob_hash(value), value)
@@ -88,7 +88,7 @@ async def make_history(lines: SqlLineStore) -> None:
     await lines.tag(LINE, Tag("shared", 1, "orchestrator", 9))
 
 
-async def add(lines: SqlLineStore, head: Head, value: str | None, version: int, merged: Point | None = None) -> Head:
+async def add(lines: LineStore, head: Head, value: str | None, version: int, merged: Point | None = None) -> Head:
     act = ChangeKind.DELETE if value is None else ChangeKind.WRITE
     changes = (
         Change("goal", 1, version, act, None if value is None else blob_hash(value), META),
@@ -99,8 +99,8 @@ async def add(lines: SqlLineStore, head: Head, value: str | None, version: int, 
     return await lines.append(head, commit, weight=head.weight + 4, next_expiry_at=None)
 
 
-async def in_transaction(world: World, work: Callable[[SqlLineStore], Awaitable[None]]) -> None:
-    await world.app.database.write(Scope(world.tenant), lambda transaction: work(SqlLineStore(transaction)))
+async def in_transaction(world: World, work: Callable[[LineStore], Awaitable[None]]) -> None:
+    await world.app.database.write(Scope(world.tenant), lambda transaction: work(LineStore(transaction)))
 
 
 async def damage_after(world: World, statement: str, *values: Any) -> str | None:
@@ -108,7 +108,7 @@ async def damage_after(world: World, statement: str, *values: Any) -> str | None
 
     async def tamper(transaction: Transaction) -> None:
         await transaction.run(statement, *values)
-        raise RolledBack(await SqlLineStore(transaction).verify(LINE))
+        raise RolledBack(await LineStore(transaction).verify(LINE))
 
     with pytest.raises(RolledBack) as caught:
         await world.app.database.write(Scope(world.tenant), tamper)
@@ -185,7 +185,7 @@ async def test_verification_finds_an_inserted_row(world: World) -> None:
     async def tamper(transaction: Transaction) -> None:
         for statement in (commit, longer):
             await transaction.run(statement, world.tenant, LINE)
-        raise RolledBack(await SqlLineStore(transaction).verify(LINE))
+        raise RolledBack(await LineStore(transaction).verify(LINE))
 
     with pytest.raises(RolledBack, match="commit 5 is not what was written"):
         await world.app.database.write(Scope(world.tenant), tamper)

@@ -10,13 +10,13 @@ import pytest
 from support.world import outcome, refused
 from weftline.app.dispatch import CallContext
 from weftline.history.line_kinds import CommitMeta
+from weftline.history.lines import LineStore
 from weftline.history.model import Change, ChangeKind, ChangeMeta, Line, Point, Version, blob_hash
 from weftline.history.sql import CheckoutStore
 from weftline.state.board import board_writer as writing
 from weftline.state.board.history_backend import BoardLines
 from weftline.state.board.service import Boards
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 from weftline.transports.resources import parse_uri
 
 if TYPE_CHECKING:
@@ -507,16 +507,16 @@ async def test_a_board_without_branches_runs_no_branch_queries(world: World, mon
     async def fail(*_: object, **__: object) -> None:
         raise AssertionError("read the branches")
 
-    find = SqlLineStore.find
+    find = LineStore.find
 
-    async def find_board(lines: SqlLineStore, line_id: str) -> Line | None:
+    async def find_board(lines: LineStore, line_id: str) -> Line | None:
         assert line_id == "board:s1", "read the branches"
         return await find(lines, line_id)
 
     monkeypatch.setattr(CheckoutStore, "of", fail)
-    monkeypatch.setattr(SqlLineStore, "find", find_board)
+    monkeypatch.setattr(LineStore, "find", find_board)
     for method in ("lock", "branches"):
-        monkeypatch.setattr(SqlLineStore, method, fail)
+        monkeypatch.setattr(LineStore, method, fail)
     await world.planner.write("goal", "x")
     assert await world.planner.value("goal", branch="main") == "x"
     assert await world.planner.keys() == ["goal"]

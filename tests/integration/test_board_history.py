@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
+from weftline.history.lines import LineStore
 from weftline.history.model import blob_hash
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -19,7 +19,7 @@ LINE = "board:s1"
 
 
 async def verify(world: World, line: str = LINE) -> str | None:
-    damage = await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).verify(line))
+    damage = await world.app.database.write(Scope(world.tenant), lambda tx: LineStore(tx).verify(line))
     return None if damage is None else damage.detail
 
 
@@ -161,7 +161,7 @@ async def test_a_value_written_while_another_session_deletes_it_is_kept(world: W
     database = world.app.database
 
     async def write_slowly(transaction: object) -> None:
-        lines = SqlLineStore(transaction)  # type: ignore[arg-type]
+        lines = LineStore(transaction)  # type: ignore[arg-type]
         await lines.put_blob(blob_hash("shared words"), "shared words")
         written.set()
         await finish.wait()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
+from weftline.history.lines import LineStore
 from weftline.history.model import Tag
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -165,7 +165,7 @@ async def test_the_automatic_snapshot_before_a_restore_gets_a_free_label(world: 
     await world.planner.write("goal", "1")
     await world.planner.snapshot("mark")
     taken = Tag("before-restore-v2", 1, "orchestrator", 0)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).tag("board:s1", taken))
+    await world.app.database.write(Scope(world.tenant), lambda tx: LineStore(tx).tag("board:s1", taken))
     await world.planner.write("goal", "2")
     await world.planner.restore("mark")
     assert await world.planner.read_snapshot("before-restore-v2") == {"goal": "1"}

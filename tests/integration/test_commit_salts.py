@@ -10,9 +10,9 @@ import pytest
 from support.bundles import entries, exported, imported
 from support.world import SESSION, refused
 from weftline.exchange.transfer.bundle_format import BundleRecord
+from weftline.history.lines import LineStore
 from weftline.history.model import EMPTY
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -40,7 +40,7 @@ async def remove_salts(world: World, line_id: str) -> list[str]:
     """Make a line as earlier versions of Weftline wrote it, and return the hashes of its commits, oldest first."""
 
     async def rewrite(tx: Transaction) -> list[bytes]:
-        lines, chain = SqlLineStore(tx), [EMPTY]
+        lines, chain = LineStore(tx), [EMPTY]
         for stored in reversed(await lines.log(line_id, 100, 100)):
             commit = msgspec.structs.replace(stored.commit, salt=None)
             chain.append(commit.hash_after(chain[-1], weight=await lines.weight_at(line_id, commit.seq)))

@@ -10,10 +10,10 @@ from support.teams import create_team, remove_member
 from support.windows import create, show
 from support.world import SESSION, refused
 from weftline.access.sql import AccessStore
+from weftline.history.lines import LineStore
 from weftline.state.agent_context import definitions
 from weftline.state.agent_context.settings import CompactionSettings, ResolvedCompaction
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 from weftline.windows.agent_settings import compaction_settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def define_layer(world: World, layer: str, **compaction: Any) -> Any:
 
 async def resolved(world: World, agent_id: str = "analysis") -> ResolvedCompaction:
     return await world.app.database.read(
-        Scope(world.tenant), lambda tx: compaction_settings(agent_id, SqlLineStore(tx), AccessStore(tx))
+        Scope(world.tenant), lambda tx: compaction_settings(agent_id, LineStore(tx), AccessStore(tx))
     )
 
 

@@ -10,10 +10,10 @@ from support.indexed_items import check_index_complete, indexed_texts
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import SESSION, refused
+from weftline.history.lines import LineStore
 from weftline.jobs.retention import _delete_batch
 from weftline.state.board.board_view import BranchEntries
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -176,7 +176,7 @@ async def test_keys_of_a_branch_are_paged_like_those_of_the_board(world: World) 
     await world.planner.call("history.branch", context_id="board:s1", branch="draft")
     keys = await world.app.database.read(
         Scope(world.tenant),
-        lambda tx: BranchEntries(SqlLineStore(tx), "board:s1@draft").keys_after(SESSION, "a", 1),
+        lambda tx: BranchEntries(LineStore(tx), "board:s1@draft").keys_after(SESSION, "a", 1),
     )
     assert keys == ["b"]
 

@@ -14,8 +14,9 @@ from support.statement_log import statements_of
 from support.teams import add_member, create_team, remove_member
 from support.world import SESSION, outcome, refused
 from weftline.app.dispatch import CallContext
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.errors import WeftlineError
-from weftline.state.layers.model import Layer, LayerViolation
+from weftline.state.layers.model import Layer
 from weftline.state.layers.prefix import check_prefix, render_layers
 from weftline.state.layers.service import Layers
 from weftline.storage.sql.unit_of_work import CallerTransactions

@@ -13,6 +13,7 @@ from weftline.app.dispatch import CallContext
 from weftline.history import line_kinds
 from weftline.history.commits import record
 from weftline.history.line_kinds import AGENT, SESSION, CommitMeta, LineKind
+from weftline.history.lines import LineStore
 from weftline.history.model import (
     BRANCH_MARK,
     Author,
@@ -26,7 +27,6 @@ from weftline.history.model import (
     blob_hash,
     no_line,
 )
-from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import Actor

@@ -10,12 +10,12 @@ import pytest
 
 from support.world import SESSION, outcome, refused
 from weftline import Weftline
+from weftline.history.lines import LineStore
 from weftline.history.model import LATEST, ChangeKind, blob_hash
 from weftline.state.memory.model import MemoryScope, MemoryUsage
 from weftline.state.memory.service import _EXPIRE_BATCH
 from weftline.state.memory.sql import MemoryStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ MICROSECOND = 0.000001
 
 
 async def lines(world: World, ask: Any) -> Any:
-    return await world.app.database.read(Scope(world.tenant), lambda tx: ask(SqlLineStore(tx)))
+    return await world.app.database.read(Scope(world.tenant), lambda tx: ask(LineStore(tx)))
 
 
 async def usage(world: World, owner: str = "planner") -> MemoryUsage:

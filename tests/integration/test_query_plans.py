@@ -16,6 +16,8 @@ import weftline.access.teams
 import weftline.exchange.transfer.policies
 import weftline.history.blobs
 import weftline.history.erasure
+import weftline.history.line_damage
+import weftline.history.lines
 import weftline.history.sql
 import weftline.history.value_pruning
 import weftline.history.version_lookup
@@ -36,8 +38,6 @@ import weftline.state.agent_context.sql
 import weftline.state.board.sql
 import weftline.state.memory.sql
 import weftline.storage.sql.events
-import weftline.storage.sql.history
-import weftline.storage.sql.history_verify
 import weftline.storage.sql.session_index
 from weftline import Weftline
 from weftline.kernel.clock import SystemClock
@@ -58,7 +58,7 @@ STORES = (
     weftline.models.sql,
     weftline.storage.sql.events,
     weftline.storage.sql.session_index,
-    weftline.storage.sql.history,
+    weftline.history.lines,
     weftline.kernel.job_store,
     weftline.knowledge.sql,
     weftline.knowledge.source_store,
@@ -75,7 +75,7 @@ STORES = (
     weftline.sessions.erasure,
     weftline.sessions.sql,
     weftline.indexing.sql,
-    weftline.storage.sql.history_verify,
+    weftline.history.line_damage,
     weftline.access.teams,
     weftline.sessions.events.webhooks,
 )

@@ -11,7 +11,7 @@ from support.contexts import knowledge_entry, push
 from support.windows import ingest, message
 from support.world import SESSION
 from weftline.app.dispatch import Dispatcher
-from weftline.storage.sql.history import SqlLineStore
+from weftline.history.lines import LineStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -200,16 +200,16 @@ async def test_a_redaction_waits_for_a_change_of_the_whole(
 ) -> None:
     """A redaction that comes while a rollback or a merge is written covers what that writes."""
     planned = await case(world)
-    append = SqlLineStore.append
+    append = LineStore.append
     redacting: list[asyncio.Task[None]] = []
 
-    async def append_late(lines: SqlLineStore, *given: Any, **options: Any) -> Any:
+    async def append_late(lines: LineStore, *given: Any, **options: Any) -> Any:
         if not redacting:
             redacting.append(asyncio.create_task(redact(world.admin, planned.item_id)))
             await asyncio.wait(redacting, timeout=0.5)
         return await append(lines, *given, **options)
 
-    monkeypatch.setattr(SqlLineStore, "append", append_late)
+    monkeypatch.setattr(LineStore, "append", append_late)
     await world.admin.call(planned.operation, **planned.request)
     await redacting[0]
     assert await shown_again(world) == []

@@ -37,7 +37,7 @@ LISTED = {
     "weftline.providers.prices._priced_model": "name",
     "weftline.kernel.identity.named_types": "name",
     "weftline.access.model.decode_audience": "name",
-    "weftline.storage.sql.line_signatures._private_key": "code",
+    "weftline.history.line_signatures._private_key": "code",
 }
 
 

@@ -24,10 +24,10 @@ from test_bad_input import VALID
 
 from support.undone import undo_writes
 from support.world import SESSION, World
+from weftline.history.lines import LineStore
 from weftline.history.model import EMPTY, blob_hash
 from weftline.kernel.errors import WeftlineError
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
@@ -257,12 +257,12 @@ async def test_answers_depend_on_hidden_values_only_through_salts(empty_database
 
 async def commits_of(world: World, line_id: str) -> list[StoredCommit]:
     """Return the commits of a line from the database, oldest first."""
-    found = await world.app.database.read(Scope(world.tenant), lambda tx: SqlLineStore(tx).log(line_id, 100, 100))
+    found = await world.app.database.read(Scope(world.tenant), lambda tx: LineStore(tx).log(line_id, 100, 100))
     return list(found)[::-1]
 
 
 async def weight(world: World, line_id: str, seq: int) -> int | None:
-    return await world.app.database.read(Scope(world.tenant), lambda tx: SqlLineStore(tx).weight_at(line_id, seq))
+    return await world.app.database.read(Scope(world.tenant), lambda tx: LineStore(tx).weight_at(line_id, seq))
 
 
 @pytest.mark.both_databases

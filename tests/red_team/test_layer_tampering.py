@@ -9,10 +9,10 @@ import pytest
 
 from support.red_team import blocked
 from support.world import refused
+from weftline.history.line_signatures import LineSignatures
+from weftline.history.lines import LineStore
 from weftline.history.model import blob_hash
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.signature_check import sign_unsigned, tampered_heads
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ async def intact(world: World, line: str) -> bool:
 
 async def replace_value(world: World, line: str, key: str, value: str) -> None:
     """Replace a value in the database with right hashes of the value, as a careful attacker would."""
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).put_blob(blob_hash(value), value))
+    await world.app.database.write(Scope(world.tenant), lambda tx: LineStore(tx).put_blob(blob_hash(value), value))
     await world.sql(
         "UPDATE changes SET blob_hash = $1 WHERE tenant = $2 AND line_id = $3 AND key = $4",
         blob_hash(value),
@@ -62,7 +62,7 @@ async def forge_hash(world: World, line: str) -> None:
     """Recompute the hashes of the last commit and of the head after a change in the database."""
 
     async def forge(tx: Any) -> None:
-        lines = SqlLineStore(tx)
+        lines = LineStore(tx)
         seq = (await lines.heads([line]))[line].seq
         stored, before = await lines.commit_at(line, seq), await lines.commit_at(line, seq - 1)
         assert stored is not None
@@ -167,7 +167,7 @@ async def test_a_key_that_an_attacker_adds_is_not_trusted(layered: World) -> Non
 
     async def forge(tx: Any) -> None:
         await LineSignatures(tx, b"").rotate(5)
-        lines = SqlLineStore(tx)
+        lines = LineStore(tx)
         head = (await lines.heads(["layer:tenant"]))["layer:tenant"]
         state = [version.change for version in await lines.state_at("layer:tenant", head.seq)]
         await LineSignatures(tx, b"").sign("layer:tenant", head.seq, head.hash, state, 5)

@@ -12,9 +12,9 @@ import msgspec
 from weftline.access.sql import AccessStore
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
+from weftline.history.lines import LineStore
 from weftline.history.model import line_name
 from weftline.history.sql import CheckoutStore
-from weftline.history.store import LineStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import PermissionDenied, Rejected
 from weftline.kernel.identity import PrincipalKind

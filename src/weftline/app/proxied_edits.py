@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from weftline.access.sql import AccessStore
+from weftline.history.lines import LineStore
 from weftline.history.model import line_name
-from weftline.history.store import LineStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidInput, WeftlineError
 from weftline.kernel.ports import approximate_tokens

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weftline.history.lines import LineStore
 from weftline.history.model import LATEST, line_name
-from weftline.history.store import LineStore
 from weftline.kernel.errors import InvalidInput, Unavailable
 from weftline.kernel.operation import SubmittedText
 from weftline.models.language_models.conversation_requests import (

@@ -10,13 +10,13 @@ from weftline.access.model import DEFAULT_TENANT, Principal, new_key, new_signin
 from weftline.access.plans import PLANS, AssignedPlan, checked_limits
 from weftline.access.sql import AccessStore, PlanStore
 from weftline.app.metrics_snapshot import tenant_figures
+from weftline.history.signed_lists import SignedLists
 from weftline.indexing.embeddings import TenantModelStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, InvalidInput, NotFound
 from weftline.kernel.fields import is_name
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
 from weftline.settings import InvalidSetting
-from weftline.state.layers.sql import SignedLists
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.tenants import add_tenant, tenant_names
 

@@ -26,8 +26,10 @@ from weftline.exchange.missing_context import GapAnswers
 from weftline.exchange.transfer.export import Exporter
 from weftline.exchange.transfer.importer import Importer
 from weftline.history.line_kinds import LineBackends, line_kinds
+from weftline.history.line_signatures import LineSignatures
+from weftline.history.lines import LineStore
 from weftline.history.object_storage import Staging
-from weftline.history.store import LineStore, Pruner
+from weftline.history.store import Pruner
 from weftline.indexing.chunking.reader import DocumentReader
 from weftline.indexing.embeddings import Embeddings
 from weftline.indexing.pins import PinLimits
@@ -75,8 +77,6 @@ from weftline.state.layers.service import LayerTexts
 from weftline.state.layers.sql import LayerStore
 from weftline.state.memory.model import MemoryLimits
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
-from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.windows.agent_settings import SettingsCache
 from weftline.windows.compaction.model import FactCache, ViewCache
@@ -293,7 +293,7 @@ class Container:
             CallVerdicts: lambda call: call.verdicts,
             LineKeys: lambda call: LineSignatures(call.transaction, signing_secret),
             LayerStore: lambda call: LayerStore(call.transaction, signing_secret),
-            LineStore: lambda call: SqlLineStore(call.transaction, signing_secret),
+            LineStore: lambda call: LineStore(call.transaction, signing_secret),
             LineBackends: _line_backends(self),
             ItemLabels: lambda call: _CallItemLabels(self, call),
             TrustPolicies: lambda call: _CallPolicies(self, call),

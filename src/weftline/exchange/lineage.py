@@ -13,9 +13,10 @@ from weftline.access.sql import AccessStore
 from weftline.exchange.lineage_sql import LineageStore, SentPrompt, StoredVersion
 from weftline.exchange.record_log.lookup import RecordFinder
 from weftline.exchange.record_log.redacted_records import without_text
+from weftline.history.item_ids import DocumentName, ItemRef, LineKey, MessageItemId, document_uri
 from weftline.history.line_kinds import SESSION, CommitMeta, LineBackends, calls_implied_by, check_may_forget, name_in
+from weftline.history.lines import LineStore
 from weftline.history.model import LATEST, Version, trunk_of
-from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import NotFound, WeftlineError
 from weftline.kernel.events import NewEvent, Outbox
@@ -27,9 +28,9 @@ from weftline.knowledge.domains import Domains
 from weftline.knowledge.model import can_see
 from weftline.knowledge.sql import DocumentStore
 from weftline.records.engine_metadata import engine_metadata
-from weftline.records.item_refs import HASH_BYTES, DocumentName, ItemRef, LineKey, document_uri, item_hash
+from weftline.records.item_refs import HASH_BYTES, item_hash
 from weftline.records.model import ContextItem, ContextSummary, decode_item
-from weftline.records.record_ids import MessageItemId, RecordRef, SummaryId, VersionOrigin, parse_item_id
+from weftline.records.record_ids import RecordRef, SummaryId, VersionOrigin, parse_item_id
 from weftline.records.schemas import ITEM_TYPE, Redaction
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate

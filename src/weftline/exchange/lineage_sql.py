@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from weftline.history.item_ids import ItemRef
 from weftline.history.value_pruning import forget_values
 from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import BATCH_SIZE, SqlStore, batches, placeholders
-from weftline.records.item_refs import ItemRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import msgspec
 from msgspec import UNSET, UnsetType, structs
 
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import line_of
 from weftline.history.model import MAIN
 from weftline.kernel.clock import Clock
@@ -19,7 +20,6 @@ from weftline.kernel.errors import Conflict, InvalidInput, NotFound
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, operation
 from weftline.records.model import MissingContext
-from weftline.records.record_ids import MessageItemId, VersionId
 from weftline.records.sql import RecordStore
 from weftline.records.vocabulary import Severity
 from weftline.safety.trust.gate import ContentGate

@@ -13,8 +13,8 @@ from weftline.kernel.fields import is_name
 
 if TYPE_CHECKING:
     from weftline.history.line_kinds import EditProof
+    from weftline.history.lines import LineStore
     from weftline.history.model import Commit, Head
-    from weftline.history.store import LineStore
     from weftline.kernel.identity import Actor
 
 _VERSION_NAME = re.compile(r"(?:head|latest|v?[0-9]+)\Z")

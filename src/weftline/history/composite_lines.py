@@ -27,8 +27,8 @@ from weftline.history.three_way import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import Version
-    from weftline.history.store import LineStore
     from weftline.history.three_way import State
 
 # Between part and key in the name of an entry.

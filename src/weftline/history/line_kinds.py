@@ -22,6 +22,7 @@ from weftline.kernel.json_input import JSON_MEDIA_TYPE, encode_json_field, raw_j
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
+    from weftline.access.sql import AccessStore
     from weftline.history.model import Head, Point, Version
     from weftline.history.store import Rule
     from weftline.kernel.errors import WeftlineError
@@ -56,6 +57,8 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     retention: Mapping[str, Rule] = msgspec.field(default_factory=dict)
     # Binds agents: its versions are signed, and stores demand the proof of every edit.
     signed: bool = False
+    # Of signed kinds: raises unless an actor may edit a line by what is stored now.
+    check_edit: Callable[[Actor, str, AccessStore], Awaitable[object]] | None = None
     # Retention also ends live entries by age, not only old versions.
     max_age: bool = False
     # Retention rules may ask for a snapshot before a large push.

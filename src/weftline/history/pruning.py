@@ -9,10 +9,11 @@ from msgspec import structs
 
 from weftline.access.plan_warnings import Plans
 from weftline.history.line_kinds import LineBackends, kind_of
+from weftline.history.lines import LineStore
 from weftline.history.model import branch_of
 from weftline.history.retention_rules import Pruning, describe_rule, pruning_rule
 from weftline.history.sql import PruningLog, RetentionStore
-from weftline.history.store import Limits, LineStore, PruneCursor
+from weftline.history.store import Limits, PruneCursor
 from weftline.kernel.clock import DAY_MICROS, Clock, to_micros
 from weftline.kernel.events import NewEvent, Outbox
 from weftline.kernel.fields import new_ordered_id

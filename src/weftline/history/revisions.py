@@ -16,8 +16,8 @@ from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, SessionUse, operation
 
 if TYPE_CHECKING:
+    from weftline.history.lines import LineStore
     from weftline.history.model import Author, Tag, Version
-    from weftline.history.store import LineStore
 
 
 HEAD = "head"

@@ -8,10 +8,10 @@ import msgspec
 
 from weftline.access.plan_warnings import Plans
 from weftline.history.line_kinds import SESSION, LineBackends, has_acls, name_in
+from weftline.history.lines import LineStore
 from weftline.history.model import EMPTY, LATEST, Point, Tag, Version, no_snapshot
 from weftline.history.revisions import find_snapshot, point_at, resolve_revision
 from weftline.history.sql import CheckoutStore, ReviewStore
-from weftline.history.store import LineStore
 from weftline.history.three_way import state_by_key, states_apart
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied, Unavailable, WeftlineError

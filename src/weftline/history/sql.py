@@ -1,4 +1,4 @@
-"""Reviews of merges, the index of snapshots, checkouts, retention rules and prunings in SQL."""
+"""Reviews of merges, the index of snapshots, checkouts, retention rules, prunings and derivations in SQL."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.history.item_ids import ItemRef
 from weftline.history.model import BRANCH_MARK
 from weftline.history.retention_rules import Pruning, StoredRule
 from weftline.history.reviews import ConflictHashes, Review, ReviewState
@@ -13,7 +14,7 @@ from weftline.history.store import Checkout, IndexedSnapshot, Rule
 from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.history.store import SnapshotPosition
     from weftline.kernel.transaction import Row, Transaction
@@ -262,3 +263,22 @@ class PruningLog(SqlStore):
         """Return prunings older than ``before``, newest first."""
         rows = await self._tx.all(_NEWEST_PRUNINGS, self._tenant, before or _LAST_ID, line_id, limit)
         return [Pruning(*row) for row in rows]
+
+
+_ADD_DERIVATION = """
+INSERT INTO derivations (tenant, source, item, line_id, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING
+"""
+
+
+async def add_derivations(transaction: Transaction, item: str, sources: Iterable[str], at: int) -> None:
+    """Store that an item declares to be derived from sources."""
+    named = {ref.item for source in sources if (ref := ItemRef.parse(source)) is not None}
+    line_id = item.partition("/")[0]
+    await transaction.many(
+        _ADD_DERIVATION, [(transaction.tenant, source, item, line_id, at) for source in sorted(named - {item})]
+    )
+
+
+async def erase_derivations(transaction: Transaction, line_id: str) -> None:
+    """Delete what the items of a line, or of a transcript (message:SESSION), declare."""
+    await transaction.run("DELETE FROM derivations WHERE tenant = $1 AND line_id = $2", transaction.tenant, line_id)

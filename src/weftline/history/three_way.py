@@ -14,8 +14,8 @@ from weftline.history.model import EMPTY, Point, shared_commits
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import Change, CommitRange, StoredCommit, Version
-    from weftline.history.store import LineStore
 
 
 _encode = msgspec.json.Encoder().encode

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.history.erasure import LINES, DeferredDeletions, delete_line_batch
 from weftline.history.line_kinds import session_of
+from weftline.history.lines import LineStore
 from weftline.history.model import MAIN, branch_of
 from weftline.indexing.collections import collection_domain
 from weftline.indexing.sql import CollectionStore
@@ -25,7 +26,6 @@ from weftline.state.board.service import Boards
 from weftline.state.memory.model import scope_of
 from weftline.state.memory.service import Memories
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.log_retention import SqlLogRetention, tenants_past_retention
 from weftline.storage.sql.tenants import lines_to_expire
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
@@ -81,7 +81,7 @@ class Expiry:
 
     async def sweep(self, tenant: str) -> None:
         """Delete unreferenced values that two transactions released at the same time, so that neither deleted them."""
-        await self._database.write(Scope(tenant), lambda tx: SqlLineStore(tx).sweep())
+        await self._database.write(Scope(tenant), lambda tx: LineStore(tx).sweep())
 
     async def _expire_line(self, tenant: str, line_id: str) -> None:
         await logged_write(self._database, Scope(tenant), partial(self._expire_entries, line_id))

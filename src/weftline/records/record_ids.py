@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.history.item_ids import MessageItemId, VersionId, is_number
 from weftline.history.line_kinds import AGENT, find_kind, is_composite, line_kinds, line_of, session_of
 from weftline.history.model import LATEST, line_name, trunk_of
 from weftline.kernel.clock import to_micros
@@ -46,52 +47,6 @@ _REMOVALS = frozenset({"deleted", "expired"})
 # Change many entries of a line with one event.
 _BULK_CHANGES = frozenset({"history.rolled_back", "history.merged"})
 _WINDOW_CHANGES = frozenset({"window.ingested", "window.changed"})
-_DIGITS = len(str(MAX_INT))
-# Integers in canonical form, see is_number.
-_NUMBER = rf"(0|[1-9][0-9]{{0,{_DIGITS - 1}}})"
-_VERSION_ID = re.compile(rf"([^/]*)/(.+)/{_NUMBER}\.{_NUMBER}(/removed)?\Z", re.DOTALL)
-
-
-class VersionId(NamedTuple):
-    """Item id of one version of a key."""
-
-    line_id: str
-    key: str
-    incarnation: int
-    version: int
-    removed: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.line_id}/{self.key}/{self.incarnation}.{self.version}{'/removed' if self.removed else ''}"
-
-    @classmethod
-    def parse(cls, item_id: str) -> VersionId | None:
-        """Parse an item id; None if it is not the id of a version."""
-        found = _VERSION_ID.match(item_id)
-        if found is None:
-            return None
-        line_id, key, incarnation, version, removed = found.groups()
-        kind = find_kind(line_id)
-        if kind is None or kind.item_kind is None:
-            return None
-        return cls(line_id, key, int(incarnation), int(version), removed is not None)
-
-
-class MessageItemId(NamedTuple):
-    """Item id of a message."""
-
-    session_id: str
-    message_id: int
-
-    def __str__(self) -> str:
-        return f"message:{self.session_id}/{self.message_id}"
-
-    @classmethod
-    def parse(cls, item_id: str) -> MessageItemId | None:
-        session_id, _, number = item_id.removeprefix("message:").partition("/")
-        if not item_id.startswith("message:") or not session_id or not is_number(number):
-            return None
-        return cls(session_id, int(number))
 
 
 def is_engine_item(item_id: str) -> bool:
@@ -102,15 +57,6 @@ def is_engine_item(item_id: str) -> bool:
 def memory_line(owner: str, session_id: str | None) -> str:
     """Return the line id of an agent's memory, global or of a session. Names contain no colon, so ids are unique."""
     return f"memory:{owner}" if session_id is None else f"memory:{owner}:{session_id}"
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is an integer in canonical form.
-
-    An item must not have two ids: after a redaction of one it would still be shown under the other.
-    """
-    plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
-    return plain and (text == "0" or not text.startswith("0"))
 
 
 class VersionOrigin(NamedTuple):

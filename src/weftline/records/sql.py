@@ -1,4 +1,4 @@
-"""Records in SQL: records that are stored as such, the items they refer to, what these are derived from, redactions."""
+"""Records in SQL: records that are stored as such, the items they refer to, and redactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import msgspec
 from weftline.access.model import decode_patterns, encode_patterns, member_patterns
 from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
-from weftline.records.item_refs import ItemRef
 from weftline.records.refs import Ref
 from weftline.records.schemas import ITEM_TYPE, Redaction, StoredRecord
 
@@ -284,25 +283,6 @@ DELETE FROM record_items WHERE tenant = $1 AND (type, record_id) IN (
 async def erase_record_items(transaction: Transaction, session_id: str) -> None:
     """Delete the item references of a session's records, before the records themselves."""
     await transaction.run(_ERASE_RECORD_ITEMS, transaction.tenant, session_id)
-
-
-_ADD_DERIVATION = """
-INSERT INTO derivations (tenant, source, item, line_id, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING
-"""
-
-
-async def add_derivations(transaction: Transaction, item: str, sources: Iterable[str], at: int) -> None:
-    """Store that an item declares to be derived from sources."""
-    named = {ref.item for source in sources if (ref := ItemRef.parse(source)) is not None}
-    line_id = item.partition("/")[0]
-    await transaction.many(
-        _ADD_DERIVATION, [(transaction.tenant, source, item, line_id, at) for source in sorted(named - {item})]
-    )
-
-
-async def erase_derivations(transaction: Transaction, line_id: str) -> None:
-    """Delete what the items of a line, or of a transcript (message:SESSION), declare."""
-    await transaction.run("DELETE FROM derivations WHERE tenant = $1 AND line_id = $2", transaction.tenant, line_id)
 
 
 def _redaction(row: Row) -> Redaction:

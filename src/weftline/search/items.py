@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.access.model import AgentNotFound
+from weftline.history.item_ids import VersionId
 from weftline.history.model import BranchNotFound, trunk_of
 from weftline.indexing.collections import WindowPlace
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.identity import principal_of
-from weftline.records.record_ids import VersionId
 from weftline.sessions.model import NotMember, SessionNotFound
 from weftline.windows.model import PREFIX as WINDOW_PREFIX
 from weftline.windows.model import Category, WindowNotFound

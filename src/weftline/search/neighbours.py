@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.history.item_ids import MessageItemId
 from weftline.indexing.collections import SOURCES, Chunk
 from weftline.kernel.ports import approximate_tokens
-from weftline.records.record_ids import MessageItemId
 from weftline.search.items import (
     events_by_number,
     is_searchable,

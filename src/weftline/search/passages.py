@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.history.item_ids import DocumentName, MessageItemId, VersionId, document_uri, is_number
 from weftline.history.line_kinds import line_of
 from weftline.indexing.collections import Chunk, MemoryKey, WindowPlace, key_of_item
 from weftline.knowledge.documents import decode_text
-from weftline.records.item_refs import DocumentName, document_uri
 from weftline.records.model import ContextSourceRef
-from weftline.records.record_ids import MessageItemId, VersionId, is_number
 from weftline.records.refs import TextPosition
 from weftline.records.selectors import passage_digest
 from weftline.records.vocabulary import SCHEMA_VERSION

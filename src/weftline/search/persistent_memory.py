@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from weftline.history.composite_lines import PART_MARK
+from weftline.history.item_ids import VersionId
 from weftline.history.line_kinds import find_kind, names_in
 from weftline.history.object_storage import Pointer
 from weftline.indexing.collections import MEMORY
@@ -22,7 +23,6 @@ from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
 from weftline.knowledge.domains import Domains
 from weftline.knowledge.sql import DocumentStore
-from weftline.records.record_ids import VersionId
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.model import TrustPolicies
 from weftline.sessions.messages.store import MessageStore

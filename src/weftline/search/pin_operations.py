@@ -9,7 +9,7 @@ import msgspec
 
 from weftline.access.sql import AccessStore
 from weftline.access.teams import TeamStore
-from weftline.history.store import LineStore
+from weftline.history.lines import LineStore
 from weftline.indexing.collections import MEMORY, SESSIONS, WHOLE_PLACE, MemoryKey, Source, key_of_item
 from weftline.indexing.pins import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound, Pins, may_pin_for_others
 from weftline.kernel.clock import from_micros

@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.history.item_ids import MessageItemId
 from weftline.indexing.entities import Entity, extract_entities
 from weftline.indexing.text_analysis import FILLER_WORDS
-from weftline.records.record_ids import MessageItemId
 from weftline.search.items import is_searchable, live_events, own_places, speaker_of_event, text_of_event
 from weftline.search.passages import admits
 from weftline.sessions.messages.model import Excerpt, TranscriptRange, audiences_of

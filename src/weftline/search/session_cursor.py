@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import line_of, session_of
 from weftline.indexing.collections import (
     MEMORY,
@@ -19,7 +20,6 @@ from weftline.indexing.collections import (
 )
 from weftline.kernel.identity import PRINCIPAL, TEAM
 from weftline.kernel.job_store import Progress
-from weftline.records.record_ids import MessageItemId, VersionId
 from weftline.search.items import MESSAGE_VERSION, is_window, version_of, window_place
 from weftline.search.persistent_memory import is_persistent, item_of_entry, memory_place, own_place
 from weftline.sessions.events.model import EventFilter

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
+from weftline.history.item_ids import VersionId
 from weftline.history.line_kinds import kind_of, line_kinds, prefix_of, session_of
 from weftline.indexing.collections import LOCK_ORDER, MEMORY, WINDOWS, MemoryKey, NewChunk, item_of_key
 from weftline.indexing.embeddings import VectorStore
 from weftline.indexing.sql import CollectionStore
-from weftline.records.record_ids import VersionId
 from weftline.search.items import is_window, window_place
 from weftline.search.persistent_memory import item_of_entry, version_of_entry
 from weftline.search.session_cursor import (

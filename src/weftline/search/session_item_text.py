@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.history.item_ids import MessageItemId, VersionId, is_number
 from weftline.history.line_kinds import line_of
+from weftline.history.lines import LineStore
 from weftline.history.object_storage import Pointer
-from weftline.history.store import LineStore
 from weftline.indexing.chunking.chunker import split_into_chunks
 from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weftline.indexing.collections import (
@@ -32,7 +33,6 @@ from weftline.kernel.identity import ANYONE, HUMAN, Actor
 from weftline.kernel.packed_text import ValueDamaged
 from weftline.kernel.ports import approximate_tokens
 from weftline.knowledge.documents import storable_text
-from weftline.records.record_ids import MessageItemId, VersionId, is_number
 from weftline.records.sql import RecordStore
 from weftline.search.items import (
     MESSAGE_VERSION,

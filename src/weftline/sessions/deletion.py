@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.history.line_kinds import calls_implied_by, kind_of
-from weftline.history.store import LineStore
+from weftline.history.lines import LineStore
 from weftline.kernel.guards import CheckedCalls, ImpliedCall
 from weftline.sessions.erasure import SessionContent
 from weftline.sessions.model import Session, SessionInUse

@@ -14,7 +14,7 @@ from weftline.access.plan_warnings import Plans
 from weftline.access.plans import Allowance
 from weftline.access.teams import TeamNotFound
 from weftline.history.line_kinds import line_of
-from weftline.history.store import LineStore
+from weftline.history.lines import LineStore
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.events import EventType, NewEvent, Outbox

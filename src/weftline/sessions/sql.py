@@ -10,12 +10,13 @@ from weftline.access.model import decode_audience, encode_audience
 from weftline.history.erasure import LINES, DeferredDeletions, PendingDeletion
 from weftline.history.line_kinds import SESSION, line_kinds, line_of
 from weftline.history.model import Head, branch_of
+from weftline.history.sql import erase_derivations
 from weftline.indexing.collections import SESSIONS, WINDOWS, WindowPlace
 from weftline.indexing.sql import CollectionStore, in_json
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
 from weftline.models.sql import FORGET_BATCH_SIZE, UsageStore
-from weftline.records.sql import erase_derivations, erase_record_items
+from weftline.records.sql import erase_record_items
 from weftline.safety.approvals.sql import erase_approvals
 from weftline.sessions.erasure import SESSION_ROWS, defer_session, session_content
 from weftline.sessions.model import Session, SessionConfig

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from weftline.history.lines import LineStore
 from weftline.history.model import blob_hash
 from weftline.kernel.errors import SelfModification, WeftlineError
 from weftline.models.language_models.content import PROMPT_FORMS
 from weftline.models.language_models.wire_forms import MESSAGES_FIELDS, SYSTEM_FIELDS
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.history import SqlLineStore
 from weftline.testing.clock import FrozenClock
 from weftline.validation.compaction import Material
 from weftline.validation.model import Figure, all_of, none_of
@@ -274,7 +274,7 @@ async def _edit_is_noticed(settings: Settings, line: str, key: str, value: str) 
     """Edit a line in the database, with the right hash of the value, and tell whether the next prompt is refused."""
 
     async def edit(transaction: Transaction) -> None:
-        await SqlLineStore(transaction).put_blob(blob_hash(value), value)
+        await LineStore(transaction).put_blob(blob_hash(value), value)
         await transaction.run(
             "UPDATE changes SET blob_hash = $1 WHERE tenant = $2 AND line_id = $3 AND key = $4",
             blob_hash(value),

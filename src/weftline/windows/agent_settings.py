@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from weftline.access.model import Principal
     from weftline.access.sql import AccessStore
-    from weftline.history.store import LineStore
+    from weftline.history.lines import LineStore
     from weftline.kernel.ports import CacheKey
 
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from weftline.access.model import AgentId, AgentNotFound
 from weftline.history.branches import BranchExists, start_branch
 from weftline.history.commits import add_snapshot, check_label, tag_automatically
 from weftline.history.line_kinds import CommitMeta
+from weftline.history.lines import LineStore
 from weftline.history.model import (
     SYSTEM,
     SnapshotExists,
@@ -29,7 +30,6 @@ from weftline.history.rollback import RestorePlan, noted, plan_restore, planned_
 from weftline.history.service import History
 from weftline.history.snapshot_quota import SnapshotQuota
 from weftline.history.sql import CheckoutStore
-from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import (
     InvalidInput,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weftline.history.item_ids import VersionId
 from weftline.history.line_kinds import SESSION, name_in
 from weftline.history.model import ChangeKind, trunk_of
 from weftline.models.language_models.content import ConversationMessage, ToolCall
-from weftline.records.record_ids import VersionId
 from weftline.safety.redaction import Masker
 from weftline.windows.model import (
     ORIGIN_MARK,
@@ -27,8 +27,8 @@ from weftline.windows.sql import LineEvents
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import Head, Version
-    from weftline.history.store import LineStore
     from weftline.records.schemas import Redaction
     from weftline.records.sql import RecordStore
     from weftline.windows.model import WindowEvent

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import structs
 
 from weftline.access.model import AgentId
+from weftline.history.item_ids import VersionId
 from weftline.history.model import blob_hash, line_name, trunk_of
 from weftline.kernel.errors import Conflict, NotFound, SelfModification
 from weftline.kernel.fields import Fraction, Name, ShortText
@@ -17,7 +18,6 @@ from weftline.kernel.identity import HUMAN, SUBAGENT, SYSTEM_ID, PrincipalKind, 
 from weftline.kernel.ports import approximate_tokens
 from weftline.models.language_models.content import ConversationMessage
 from weftline.models.language_models.wire_forms import plain_text
-from weftline.records.record_ids import VersionId
 from weftline.safety.trust.model import DerivedFrom, TrustLabel
 from weftline.sessions.messages.model import ProtectedCategory
 from weftline.state.agent_context.permissions import EDITOR_CLEARANCE, check_may_define, find_agent
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from weftline.access.model import Principal
     from weftline.access.sql import AccessStore
+    from weftline.history.lines import LineStore
     from weftline.history.model import Version
-    from weftline.history.store import LineStore
     from weftline.kernel.identity import Actor
     from weftline.models.language_models.catalog import Catalog
 

@@ -16,9 +16,9 @@ from weftline.access.grants import is_descendant, may_read_as_admin
 from weftline.access.model import Principal, actor_for
 from weftline.access.plan_warnings import QuotaWarnings
 from weftline.access.sql import AccessStore
+from weftline.history.lines import LineStore
 from weftline.history.model import BranchNotFound, Head
 from weftline.history.sql import CheckoutStore
-from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.events import EventType, NewEvent, Outbox

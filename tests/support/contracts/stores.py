@@ -10,9 +10,9 @@ from weftline.access.sql import AccessStore, PlanStore
 from weftline.access.teams import TeamStore
 from weftline.exchange.lineage_sql import LineageStore
 from weftline.exchange.transfer.policies import PolicyStore
+from weftline.history.lines import LineStore
 from weftline.history.object_storage import ObjectIndex
 from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
-from weftline.history.store import LineStore
 from weftline.indexing.embeddings import TenantModelStore, VectorStore
 from weftline.indexing.model_migration import ModelMigrationStore
 from weftline.indexing.pins import PinStore

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.records.record_ids import MessageItemId, PullId, VersionId, event_seq_of
+from weftline.history.item_ids import MessageItemId, VersionId
+from weftline.records.record_ids import PullId, event_seq_of
 
 LOG = "urn:weftline:0123456789"
 

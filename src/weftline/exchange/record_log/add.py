@@ -13,6 +13,7 @@ from msgspec import UNSET, structs
 from weftline.access.model import Pattern
 from weftline.exchange.record_log.engine_items import INLINE_BYTES
 from weftline.exchange.record_log.lookup import RecordFinder, RecordLookup
+from weftline.history.item_ids import DocumentName, ItemRef, LineKey, MessageItemId
 from weftline.history.line_kinds import line_kinds
 from weftline.history.model import LATEST
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, NotFound, PermissionDenied, close_names
@@ -23,10 +24,9 @@ from weftline.knowledge.domains import Domains
 from weftline.knowledge.model import can_see
 from weftline.knowledge.sql import DocumentStore
 from weftline.records.engine_metadata import claimed_paths
-from weftline.records.item_refs import DocumentName, ItemRef, LineKey
 from weftline.records.model import ContextCompaction, ContextEnvelope, ContextItem, ContextSummary, Record
 from weftline.records.open_records import is_open, read_open_record, without_given
-from weftline.records.record_ids import MessageItemId, RecordRef, is_reserved, parse_item_id
+from weftline.records.record_ids import RecordRef, is_reserved, parse_item_id
 from weftline.records.refs import Link, Ref, content_digest
 from weftline.records.validation import InvalidRecord, check_record
 from weftline.records.vocabulary import IllegalTransition, Lifecycle, check_transition

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, structs
 
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import AGENT, line_kinds, names_in, prefix_of
 from weftline.history.model import ChangeKind, Version
 from weftline.kernel.clock import from_micros
@@ -19,7 +20,7 @@ from weftline.kernel.json_input import raw_json
 from weftline.kernel.ports import approximate_tokens
 from weftline.records.engine_metadata import language_of
 from weftline.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
-from weftline.records.record_ids import EngineSourceId, MessageItemId, VersionId
+from weftline.records.record_ids import EngineSourceId
 from weftline.records.refs import Link, content_digest
 from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.safety.trust.model import Trust

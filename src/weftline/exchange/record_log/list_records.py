@@ -12,6 +12,7 @@ import msgspec
 from weftline.access.sql import AccessStore
 from weftline.exchange.record_log.add import RecordId, read_operation
 from weftline.exchange.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
+from weftline.history.item_ids import MessageItemId
 from weftline.history.model import SYSTEM
 from weftline.kernel.clock import TimestampText, parse_timestamp, to_micros
 from weftline.kernel.correlation import NativeId
@@ -20,14 +21,7 @@ from weftline.kernel.identity import ORCHESTRATOR
 from weftline.kernel.operation import Request, Response
 from weftline.records.item_refs import native_key
 from weftline.records.open_records import shown_form
-from weftline.records.record_ids import (
-    EventOrigin,
-    MessageItemId,
-    RecordRef,
-    event_subject_of,
-    parse_item_id,
-    subject_item_id,
-)
+from weftline.records.record_ids import EventOrigin, RecordRef, event_subject_of, parse_item_id, subject_item_id
 from weftline.records.vocabulary import RecordType
 from weftline.sessions.events.model import EventQuery
 from weftline.sessions.model import SessionId, SessionNotFound

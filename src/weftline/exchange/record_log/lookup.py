@@ -22,10 +22,12 @@ from weftline.exchange.record_log.engine_items import (
 )
 from weftline.exchange.record_log.redacted_records import redact_quotes, redacted_item, redactions_of
 from weftline.history.composite_lines import PartVersion
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import SESSION, line_kinds, name_in
+from weftline.history.lines import LineStore
 from weftline.history.model import LATEST, ChangeKind, Point, is_metadata
 from weftline.history.service import History
-from weftline.history.store import ChangeRef, LineStore
+from weftline.history.store import ChangeRef
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.errors import NotFound
 from weftline.kernel.fields import is_name
@@ -43,13 +45,11 @@ from weftline.records.record_ids import (
     BulkCommit,
     EngineSourceId,
     EventOrigin,
-    MessageItemId,
     PullOrigin,
     ReceiptOrigin,
     RecordRef,
     StoredRecordId,
     SurfaceId,
-    VersionId,
     VersionOrigin,
     bulk_commit_of,
     records_of_event,

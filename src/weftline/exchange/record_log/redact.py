@@ -13,8 +13,9 @@ from weftline.exchange.record_log.add import TOOL, OfSession, RecordId, write_op
 from weftline.exchange.record_log.lookup import RecordFinder
 from weftline.exchange.record_log.redacted_records import QUOTING
 from weftline.exchange.record_log.sealing import OriginalContent, SealedContents
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import AGENT, SESSION, has_acls, is_signed, name_in, names_in, prefix_of
-from weftline.history.store import LineStore
+from weftline.history.lines import LineStore
 from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, SelfModification
@@ -25,7 +26,7 @@ from weftline.kernel.json_input import encode_json_field, raw_json
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weftline.records.engine_metadata import engine_metadata
 from weftline.records.model import decode_item
-from weftline.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
+from weftline.records.record_ids import RecordRef, parse_item_id
 from weftline.records.schemas import ITEM_TYPE, Redaction
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, submitted

@@ -12,6 +12,7 @@ from msgspec import UNSET, structs
 
 from weftline.exchange.record_log.add import OfSession, RecordId, read_operation
 from weftline.exchange.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import line_of
 from weftline.history.model import LATEST, line_name
 from weftline.kernel.errors import InvalidInput, NotFound, Rejected
@@ -21,15 +22,7 @@ from weftline.kernel.operation import Effect, Request
 from weftline.kernel.ports import Transactions
 from weftline.kernel.thread_pools import ThreadPool
 from weftline.records.model import ContextSourceRef, decode_item
-from weftline.records.record_ids import (
-    EngineSourceId,
-    MessageItemId,
-    RecordRef,
-    StoredRecordId,
-    VersionId,
-    is_engine_item,
-    parse_item_id,
-)
+from weftline.records.record_ids import EngineSourceId, RecordRef, StoredRecordId, is_engine_item, parse_item_id
 from weftline.records.refs import content_digest
 from weftline.records.resolution import PassageResolution, lost, resolve
 from weftline.records.schemas import MarkupReader

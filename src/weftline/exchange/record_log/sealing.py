@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import is_composite, is_main_board, is_signed, kind_of, names_in, prefix_of, session_of
+from weftline.history.lines import LineStore
 from weftline.history.model import (
     Change,
     ChangeKind,
@@ -21,9 +23,7 @@ from weftline.history.model import (
     metadata_key,
     trunk_of,
 )
-from weftline.history.store import LineStore
 from weftline.kernel.json_input import NO_METADATA
-from weftline.records.record_ids import MessageItemId, VersionId
 from weftline.records.refs import content_digest
 from weftline.records.sql import RecordStore
 from weftline.safety.redaction import Masker

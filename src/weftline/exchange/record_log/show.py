@@ -11,6 +11,7 @@ import msgspec
 
 from weftline.exchange.record_log.add import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
 from weftline.exchange.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
+from weftline.history.item_ids import VersionId, is_number
 from weftline.history.model import LATEST
 from weftline.indexing.entities import unpack_entities
 from weftline.kernel.clock import from_micros
@@ -36,9 +37,7 @@ from weftline.records.record_ids import (
     RecordRef,
     StoredRecordId,
     SummaryId,
-    VersionId,
     event_seq_of,
-    is_number,
     parse_item_id,
     parse_source_id,
     parse_surface_id,
@@ -58,7 +57,7 @@ from weftline.windows.line_events import redacted_items, redactions_of_items
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weftline.history.store import LineStore
+    from weftline.history.lines import LineStore
     from weftline.records.model import Record
     from weftline.records.schemas import Redaction
 

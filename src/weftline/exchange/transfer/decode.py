@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from weftline.access.model import Pattern
+from weftline.history.item_ids import ItemRef, LineKey, MessageItemId, VersionId
 from weftline.history.line_kinds import line_of
 from weftline.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, branch_of, line_name, trunk_of
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
@@ -24,8 +25,7 @@ from weftline.kernel.operation import shared_fields
 from weftline.kernel.ports import approximate_tokens
 from weftline.records.engine_metadata import ENGINE
 from weftline.records.event_classes import event_class_of
-from weftline.records.item_refs import ItemRef, LineKey
-from weftline.records.record_ids import MessageItemId, VersionId, record_ids_of_event
+from weftline.records.record_ids import record_ids_of_event
 from weftline.records.refs import Id, McpMapping, OpenTelemetryMapping
 from weftline.records.schemas import Redaction
 from weftline.records.vocabulary import EVENT_CLASSES, RecordType

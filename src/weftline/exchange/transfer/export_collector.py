@@ -26,6 +26,7 @@ from weftline.exchange.record_log.redacted_records import redact_quotes, without
 from weftline.exchange.transfer.bundle_format import BundleContent, BundleSnapshot, BundleWindow, StoredInfo
 from weftline.exchange.transfer.envelope_ids import MAX_REFS
 from weftline.history.composite_lines import entry_at
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import SESSION, has_acls, line_of, name_in
 from weftline.history.model import LATEST
 from weftline.history.service import History
@@ -39,11 +40,9 @@ from weftline.records.model import ContextItem, ContextSummary, Record, decode_r
 from weftline.records.record_ids import (
     COMPACTION,
     RECEIPT_EVENTS,
-    MessageItemId,
     PullOrigin,
     ReceiptOrigin,
     StoredRecordId,
-    VersionId,
     VersionOrigin,
     item_of_event,
     parse_item_id,

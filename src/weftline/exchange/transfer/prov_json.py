@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from weftline.exchange.transfer import decode
 from weftline.exchange.transfer.bundle_format import BundleHeader
+from weftline.history.item_ids import VersionId
 from weftline.kernel.identity import ANYONE
 from weftline.records.engine_metadata import engine_metadata
 from weftline.records.model import (
@@ -27,7 +28,7 @@ from weftline.records.model import (
     ContextSourceRef,
     ContextSummary,
 )
-from weftline.records.record_ids import COMPACTION, VersionId, records_of_event
+from weftline.records.record_ids import COMPACTION, records_of_event
 from weftline.records.refs import Link
 from weftline.sessions.recorder import referenced_item_ids
 

@@ -27,17 +27,17 @@ from weftline.exchange.transfer.restore_plan import (
     record_key,
     record_of,
 )
+from weftline.history.item_ids import VersionId
 from weftline.history.line_kinds import line_of
+from weftline.history.lines import LineStore
 from weftline.history.model import Author, Commit, Head, new_salt
 from weftline.history.snapshot_quota import SnapshotQuota
-from weftline.history.store import LineStore
 from weftline.indexing.pins import ItemPlace, PinLimitExceeded, Pins
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weftline.kernel.identity import ANYONE, Actor, principal_of
 from weftline.kernel.ports import Cooperative
 from weftline.records.model import ContextItem
-from weftline.records.record_ids import VersionId
 from weftline.records.schemas import StoredRecord
 from weftline.records.sql import RecordStore
 from weftline.sessions.events.model import EventImport, EventStore

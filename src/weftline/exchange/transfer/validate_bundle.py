@@ -20,11 +20,12 @@ from weftline.exchange.transfer.bundle_format import (
     BundleSnapshot,
     BundleWindow,
 )
+from weftline.history.item_ids import MessageItemId, VersionId
 from weftline.history.line_kinds import line_of
 from weftline.history.model import ChangeKind, Version
 from weftline.kernel.events import StoredEvent
 from weftline.records.model import ContextEvent, ContextItem
-from weftline.records.record_ids import MessageItemId, ReceiptOrigin, VersionId
+from weftline.records.record_ids import ReceiptOrigin
 from weftline.records.validation import InvalidRecord, Problem, ValidationReport, check_record
 from weftline.safety.trust.model import Trust, TrustLabel
 from weftline.sessions.messages.model import Message

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from weftline.access.grants import is_descendant, may_read_as_admin
 from weftline.access.plan_warnings import Plans
 from weftline.access.sql import AccessStore
-from weftline.history.store import LineStore
+from weftline.history.lines import LineStore
 from weftline.insight.alerts.model import (
     ALL_AGENTS,
     AUDIENCE_OF_ADMINS,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weftline.access.plan_warnings import Plans
+from weftline.history.item_ids import DocumentName
 from weftline.insight.recommendations import commands
 from weftline.insight.recommendations.findings import ObservedCalls, RecommendationDraft, findings, model_findings
 from weftline.insight.recommendations.model import (
@@ -24,7 +25,6 @@ from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.ports import TokenCounters, Transactions
 from weftline.knowledge.sql import DocumentStore
 from weftline.models.language_models.catalog import Catalog, Prices
-from weftline.records.item_refs import DocumentName
 from weftline.state.agent_context.permissions import may_read_context
 from weftline.state.layers.service import Layers
 from weftline.windows.agent_settings import agent_config

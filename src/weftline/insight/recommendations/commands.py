@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.records.item_refs import DocumentName
+from weftline.history.item_ids import DocumentName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from weftline.access.model import AgentId, AgentNotFound
 from weftline.history.model import BranchNotFound
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.correlation import NativeId
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weftline.kernel.fields import Fraction
@@ -38,7 +39,6 @@ from weftline.safety.trust.model import TrustInfo, trust_info
 from weftline.search.results import PendingItems, ResolvedReference, resolved_references
 from weftline.sessions.messages.model import ProtectedCategory
 from weftline.sessions.model import NotMember, SessionArchived, SessionId, SessionNotFound
-from weftline.state.layers.model import LayerViolation
 from weftline.windows.model import EventExists, WindowChanged, WindowTooSmall
 
 if TYPE_CHECKING:

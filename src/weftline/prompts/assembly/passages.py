@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weftline.history.item_ids import VersionId
 from weftline.indexing.collections import SOURCES
 from weftline.kernel.clock import from_micros
 from weftline.models.language_models.content import ConversationMessage
@@ -20,7 +21,6 @@ from weftline.prompts.assembly.packers import PackedText, TextPacker, data_messa
 from weftline.prompts.assembly.plan import Packed
 from weftline.prompts.assembly.prompt_trust import item_trust, least_trusted
 from weftline.prompts.assembly.receipts import Candidate, OmittedCandidate, PackingLog, PlannedBlock, digest_of
-from weftline.records.record_ids import VersionId
 from weftline.safety.trust.model import Source
 from weftline.search.model import MAX_PASSAGE_TOKENS, STRONG_PROBABILITY
 from weftline.search.neighbours import passage_ref

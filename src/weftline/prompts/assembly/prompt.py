@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.history.item_ids import ItemRef
 from weftline.kernel.thread_pools import short_turns
 from weftline.models.language_models.answer_usage import Usage
 from weftline.models.language_models.content import Prompt, PromptBlock
@@ -11,7 +12,6 @@ from weftline.models.language_models.wire_forms import plain_text
 from weftline.models.metering import savings_ratio
 from weftline.prompts.assembly.receipts import Savings
 from weftline.prompts.efficiency import PromptItem, ScoredPrompt, estimated, shares
-from weftline.records.item_refs import ItemRef
 from weftline.state.layers.prefix import WORD_MARK, contents
 
 if TYPE_CHECKING:

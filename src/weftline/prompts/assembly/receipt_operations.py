@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from weftline.access.plan_warnings import Plans
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.clock import TimestampText, from_micros, parse_timestamp, to_micros
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Name
@@ -42,7 +43,6 @@ from weftline.prompts.assembly.validation import validate_earlier
 from weftline.prompts.efficiency import Efficiency, EfficiencyBasis
 from weftline.records.sql import RecordStore
 from weftline.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
-from weftline.state.layers.model import LayerViolation
 from weftline.windows.service import Windows
 
 if TYPE_CHECKING:

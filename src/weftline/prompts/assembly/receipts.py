@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
+from weftline.history.item_ids import ItemRef
 from weftline.kernel.errors import Conflict, NotFound, Rejected
 from weftline.models.budgets import BudgetName, Charge
 from weftline.models.language_models.content import BlockKind, ConversationMessage, Prompt, ToolDefinition
 from weftline.prompts.efficiency import Efficiency
-from weftline.records.item_refs import ItemRef, item_hash
+from weftline.records.item_refs import item_hash
 from weftline.records.vocabulary import OmissionReason
 from weftline.safety.trust.model import Source, Trust
 

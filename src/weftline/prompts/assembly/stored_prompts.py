@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.errors import Forbidden, NotFound, PermissionDenied
 from weftline.models.language_models.rendering import RenderOptions
 from weftline.models.language_models.wire_forms import (
@@ -24,7 +25,6 @@ from weftline.prompts.assembly.receipts import (
 from weftline.prompts.assembly.records import item_id
 from weftline.prompts.assembly.validation import validate_message
 from weftline.records.model import ContextSummary
-from weftline.state.layers.model import LayerViolation
 from weftline.state.layers.prefix import check_prefix, imitates, is_data, texts_of
 from weftline.windows.line_events import redacted_items, redactions_of_items
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.errors import Conflict, PermissionDenied
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
@@ -23,7 +24,6 @@ from weftline.prompts.assembly.validation import system_refs, validate_prompt
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.model import TrustPolicies, TrustPolicy
 from weftline.safety.trust.scanner import ContentScanner
-from weftline.state.layers.model import LayerViolation
 from weftline.state.layers.service import Layers
 from weftline.windows.service import Windows
 

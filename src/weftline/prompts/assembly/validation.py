@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weftline.exchange.record_log.lookup import RecordFinder
+from weftline.history.item_ids import VersionId
+from weftline.history.signed_lists import LayerViolation
 from weftline.models.language_models.wire_forms import message_parts
 from weftline.prompts.assembly.records import item_id
-from weftline.records.record_ids import StoredRecordId, VersionId, parse_item_id
+from weftline.records.record_ids import StoredRecordId, parse_item_id
 from weftline.search.passages import readable_chunks
 from weftline.search.persistent_memory import SearchStores, current_refs, memory_place
-from weftline.state.layers.model import LayerViolation
 from weftline.state.layers.prefix import check_prefix, check_sections, imitated_tag, imitates, is_data, texts_of
 
 if TYPE_CHECKING:

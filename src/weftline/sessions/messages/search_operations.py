@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import structs
 
+from weftline.history.item_ids import MessageItemId
 from weftline.kernel.clock import TimestampText, parse_timestamp, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied
 from weftline.kernel.fields import Count, is_name, new_id
@@ -18,7 +19,7 @@ from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Effect, RateClass, Request, Response, operation
 from weftline.kernel.ports import Transactions
 from weftline.records.model import ContextAssembly, ContextBudget, ContextSelection, Omission
-from weftline.records.record_ids import MessageItemId, SurfaceId
+from weftline.records.record_ids import SurfaceId
 from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.sessions.messages.model import TranscriptRange, Visibility
 from weftline.sessions.messages.operations import MessageInfo, message_infos, skips_far

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
+from weftline.history.sql import add_derivations
 from weftline.indexing.collections import SESSIONS
 from weftline.indexing.sql import CollectionStore
 from weftline.kernel.ports import ValueCache
 from weftline.kernel.transaction import SqlStore, batches, placeholders
-from weftline.records.sql import add_derivations
 from weftline.safety.trust.model import decode_label, encode_label
 from weftline.sessions.messages.model import (
     DIRECT,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
+from weftline.history.item_ids import MessageItemId
 from weftline.history.line_kinds import check_may_forget
 from weftline.indexing.pins import ItemPlace, Pins
 from weftline.kernel.clock import Clock, to_micros
@@ -15,7 +16,6 @@ from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDeni
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import ANYONE, EVERYONE, TEAM, Actor
 from weftline.kernel.json_input import NO_METADATA, encode_json_field
-from weftline.records.record_ids import MessageItemId
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.sessions.agent_directory import AgentDirectory

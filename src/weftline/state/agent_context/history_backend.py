@@ -46,8 +46,10 @@ from weftline.state.agent_context.sql import erase_snapshots
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from weftline.access.sql import AccessStore
     from weftline.history.model import Point, Version
     from weftline.kernel.events import EventType
+    from weftline.kernel.identity import Actor
     from weftline.state.agent_context.service import OpenPart
 
 
@@ -417,11 +419,16 @@ class LockedContextLine:
         return await self.contexts.lines.lock(self.line.line_id) or self.head
 
 
+async def _check_edit(actor: Actor, line_id: str, access: AccessStore) -> None:
+    await check_may_define(actor, await find_agent(ContextLine.parse(line_id).owner, access), access)
+
+
 AGENT_DEFINITION = LineKind(
     prefix="agent",
     names=("agent",),
     backend=ContextLines,
     signed=True,
+    check_edit=_check_edit,
     retention={"agent": Rule(None, None)},
     size_errors=(ContextLimitExceeded,),
     item_kind="agent_definition",

@@ -26,8 +26,9 @@ from weftline.state.agent_context.views import PersistedEntry, entries_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import Version
-    from weftline.history.store import LineStore, Rule
+    from weftline.history.store import Rule
 
 
 @dataclass(frozen=True, slots=True)

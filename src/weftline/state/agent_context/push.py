@@ -50,8 +50,8 @@ from weftline.state.agent_context.views import changes_between, count_changes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import Change
-    from weftline.history.store import LineStore
     from weftline.state.agent_context.service import OpenPart
     from weftline.state.agent_context.sql import PinnedContext
 

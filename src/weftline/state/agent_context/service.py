@@ -18,6 +18,7 @@ from weftline.access.teams import TeamStore
 from weftline.history.commits import record, tag_automatically
 from weftline.history.composite_lines import PART_MARK, PartVersion
 from weftline.history.line_kinds import CommitMeta, EditProof
+from weftline.history.lines import LineStore
 from weftline.history.model import (
     EMPTY,
     LATEST,
@@ -39,7 +40,7 @@ from weftline.history.model import (
 from weftline.history.object_storage import ObjectIndex, keep_staged
 from weftline.history.revisions import resolve_revision
 from weftline.history.sql import CheckoutStore, RetentionStore
-from weftline.history.store import LineStore, Rule
+from weftline.history.store import Rule
 from weftline.indexing.collections import MEMORY
 from weftline.indexing.pins import BYTES_PER_TOKEN, ItemPlace, Pins
 from weftline.kernel.clock import Clock, to_micros

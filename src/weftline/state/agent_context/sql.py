@@ -18,8 +18,8 @@ from weftline.state.agent_context.model import pin_holder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import Version
-    from weftline.history.store import LineStore
     from weftline.kernel.transaction import Transaction
 
 

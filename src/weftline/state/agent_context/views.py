@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import Change, StoredCommit, Version
-    from weftline.history.store import LineStore
     from weftline.state.agent_context.sql import SnapshotStore
 
 

@@ -17,8 +17,8 @@ from weftline.state.board.model import Entry, EntryWithValue, KeyNotFound, check
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from weftline.history.lines import LineStore
     from weftline.history.model import CommitRange, Tag, Version
-    from weftline.history.store import LineStore
     from weftline.kernel.identity import Actor
     from weftline.sessions.model import Session
     from weftline.state.board.model import Patterns

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.history.line_kinds import line_of
+from weftline.history.lines import LineStore
 from weftline.history.model import MAIN, BranchNotFound, line_name
 from weftline.history.sql import CheckoutStore
-from weftline.history.store import LineStore
 from weftline.indexing.pins import Pins
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import close_names

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from weftline.access.model import AgentId, AgentNotFound, actor_for
 from weftline.access.sql import AccessStore
 from weftline.access.steps import ToolNotInStep, check_in_step
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.fields import Count, Name
@@ -49,7 +50,7 @@ from weftline.sessions.model import SessionId, SessionNotFound, find_session
 from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.permissions import find_readable
 from weftline.state.layers.history_backend import may_read_layer, may_read_layers
-from weftline.state.layers.model import LayerName, LayerViolation, line_of, team_layer, team_of
+from weftline.state.layers.model import LayerName, line_of, team_layer, team_of
 from weftline.state.layers.operations import check_reader
 from weftline.state.layers.rules import RuleLoader
 from weftline.state.layers.service import readable_teams

@@ -12,6 +12,7 @@ from weftline.access.sql import AccessStore
 from weftline.access.teams import TeamNotFound
 from weftline.history.commits import record
 from weftline.history.line_kinds import EditProof, LineKind
+from weftline.history.lines import LineStore
 from weftline.history.model import (
     Author,
     Change,
@@ -23,7 +24,7 @@ from weftline.history.model import (
     blob_hash,
     no_line,
 )
-from weftline.history.store import LineStore, Rule
+from weftline.history.store import Rule
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, SelfModification
 from weftline.kernel.events import EventType, NewEvent, Outbox
@@ -266,12 +267,18 @@ def forbid_agents(raw: Mapping[str, Any], actor: Actor) -> None:
         )
 
 
+async def _check_edit(actor: Actor, line_id: str, access: AccessStore) -> None:
+    del access
+    check_may_change(actor, name_of(line_id))
+
+
 LAYER = LineKind(
     prefix="layer",
     names=("level", "team?"),
     backend=LayerLines,
     values="text",
     signed=True,
+    check_edit=_check_edit,
     retention={"layer": Rule(None, None)},
     write_errors=(SelfModification, TeamNotFound),
     size_errors=(ContentTooLarge,),

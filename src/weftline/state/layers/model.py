@@ -8,7 +8,6 @@ from typing import Annotated
 import msgspec
 
 from weftline.history.model import no_line
-from weftline.kernel.errors import Forbidden, Violation
 from weftline.kernel.fields import is_name
 
 PLATFORM, TENANT, TEAM, PERSONA = 1, 2, 3, 4
@@ -34,15 +33,6 @@ LayerName = Annotated[
         extra_json_schema={"examples": ["tenant", "team:research"]},
     ),
 ]
-
-
-class LayerViolation(Forbidden):
-    """The prompt does not begin with its layers as they are pinned."""
-
-    code = "LAYER_VIOLATION"
-    hint = "Assemble the prompt again. Do not edit the weftline:layer elements, and sanitise inputs before assembly."
-    severity = "critical"
-    violation: Violation | None = "layer_violation"
 
 
 class Layer(msgspec.Struct, frozen=True):

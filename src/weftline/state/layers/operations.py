@@ -14,6 +14,7 @@ from weftline.access.teams import TeamNotFound
 from weftline.history.line_kinds import CommitMeta
 from weftline.history.model import LATEST, VersionConflict
 from weftline.history.revisions import last_change
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weftline.kernel.fields import Count, Reason, Step
@@ -40,7 +41,6 @@ from weftline.state.layers.model import (
     TENANT,
     TEXT,
     LayerName,
-    LayerViolation,
     level_of,
     line_of,
     team_of,

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from weftline.history.signed_lists import LayerViolation
 from weftline.models.language_models.content import ConversationMessage, ToolCall, ToolDefinition
 from weftline.models.language_models.wire_forms import FORMS
-from weftline.state.layers.model import PLATFORM, Layer, LayerViolation, text_hash
+from weftline.state.layers.model import PLATFORM, Layer, text_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

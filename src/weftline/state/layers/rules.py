@@ -13,7 +13,8 @@ import msgspec
 
 from weftline.access.teams import TeamContent
 from weftline.history.composite_lines import PartVersion
-from weftline.history.store import LineStore
+from weftline.history.lines import LineStore
+from weftline.history.signed_lists import LayerViolation
 from weftline.indexing.collections import MEMORY
 from weftline.indexing.sql import CollectionStore
 from weftline.kernel.identity import HIGHEST_CLEARANCE, TEAM, Actor, PrincipalKind
@@ -23,16 +24,7 @@ from weftline.safety.guardrails.rules import PLATFORM_RULES, CompiledRule, RuleS
 from weftline.safety.trust.model import DEFAULT_POLICY, TrustPolicy
 from weftline.state.agent_context.model import DEFINITION, ContextLine
 from weftline.state.agent_context.service import Contexts
-from weftline.state.layers.model import (
-    GUARDRAILS,
-    PERSONA,
-    POLICY,
-    LayerViolation,
-    level_of,
-    line_of,
-    name_of,
-    team_layer,
-)
+from weftline.state.layers.model import GUARDRAILS, PERSONA, POLICY, level_of, line_of, name_of, team_layer
 from weftline.state.layers.service import verified_state
 from weftline.state.layers.sql import LayerStore
 

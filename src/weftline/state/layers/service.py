@@ -9,8 +9,9 @@ import msgspec
 from weftline.access.grants import is_descendant
 from weftline.access.sql import AccessStore
 from weftline.history.composite_lines import PartVersion
+from weftline.history.lines import LineStore
 from weftline.history.model import Head, VersionPruned, blob_hash
-from weftline.history.store import LineStore
+from weftline.history.signed_lists import LayerViolation
 from weftline.history.three_way import state_by_key
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.identity import Actor
@@ -30,7 +31,6 @@ from weftline.state.layers.model import (
     PLATFORM_VERSION,
     TEXT,
     Layer,
-    LayerViolation,
     is_layer_line,
     level_of,
     line_of,

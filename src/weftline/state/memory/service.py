@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.history.lines import LineStore
 from weftline.history.model import (
     SYSTEM,
     Author,
@@ -24,7 +25,6 @@ from weftline.history.model import (
     blob_hash,
     version_conflict,
 )
-from weftline.history.store import LineStore
 from weftline.indexing.pins import ItemPlace, Pins
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import MAX_COMPARED, close_names

@@ -13,6 +13,7 @@ from msgspec import structs
 from weftline.access.model import decode_audience, decode_patterns, encode_patterns
 from weftline.access.sql import note_named_types
 from weftline.history.line_kinds import line_of
+from weftline.history.lines import LineStore
 from weftline.history.model import line_name
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
@@ -22,7 +23,6 @@ from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.sessions.events.model import is_about_a_key
 from weftline.state.board.board_view import KeyVersion, later_key_acls
 from weftline.state.board.model import intersect_acls
-from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -297,7 +297,7 @@ class SqlEventStore(SqlStore):
                 closable[_line_of(events[place].event)].append(place)
         for line_id, places in closable.items():
             versions = [_key_version(events[place].event) for place in places]
-            later = await later_key_acls(SqlLineStore(self._tx), line_id, versions)
+            later = await later_key_acls(LineStore(self._tx), line_id, versions)
             for place, acls in zip(places, later, strict=True):
                 readers = intersect_acls(events[place].readable_by, *acls)
                 events[place] = replace(events[place], readable_by=readers)

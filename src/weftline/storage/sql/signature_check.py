@@ -6,16 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.history.composite_lines import PartVersion
+from weftline.history.line_damage import find_damage, unsigned_versions
 from weftline.history.line_kinds import line_kinds
+from weftline.history.line_signatures import LineSignatures
+from weftline.history.lines import LineStore
 from weftline.history.model import VersionPruned
+from weftline.history.signed_lists import LayerViolation, SignedLists
 from weftline.kernel.packed_text import ValueDamaged
-from weftline.state.layers.model import LayerViolation
 from weftline.state.layers.service import verified_state
-from weftline.state.layers.sql import LayerStore, SignedLists
+from weftline.state.layers.sql import LayerStore
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.history_verify import find_damage, unsigned_versions
-from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def _removed(transaction: Transaction, secret: bytes) -> list[str]:
         listed = await SignedLists(transaction, secret).all()
     except LayerViolation:
         return [WHOLE_LIST]
-    lines = SqlLineStore(transaction, secret)
+    lines = LineStore(transaction, secret)
     heads = await lines.heads([*listed])
     return [each for each, newest in listed.items() if each not in heads or heads[each].seq < newest]
 
@@ -95,7 +95,7 @@ async def sign_unsigned(database: Database, secret: bytes, now: int) -> tuple[in
 
 async def _problem(transaction: Transaction, line_id: str, secret: bytes) -> str | None:
     """Return why a prompt would refuse the current version of a line; None if it would not."""
-    lines = SqlLineStore(transaction, secret)
+    lines = LineStore(transaction, secret)
     head = (await lines.heads([line_id])).get(line_id)
     if head is None or head.seq == 0:
         return None
@@ -109,7 +109,7 @@ async def _problem(transaction: Transaction, line_id: str, secret: bytes) -> str
 
 
 async def _seal_stored(transaction: Transaction, secret: bytes) -> None:
-    lines, after = SqlLineStore(transaction, secret), ""
+    lines, after = LineStore(transaction, secret), ""
     versions: dict[str, int] = {}
     while page := await _page(transaction, after):
         after = page[-1]
@@ -140,4 +140,4 @@ async def _signed_lines(database: Database) -> AsyncIterator[SignedLine]:
 
 async def _page(transaction: Transaction, after: str) -> Sequence[str]:
     prefixes = sorted(kind.prefix for kind in line_kinds().values() if kind.signed)
-    return await SqlLineStore(transaction).roots(prefixes, after, _PAGE_SIZE, nested=prefixes)
+    return await LineStore(transaction).roots(prefixes, after, _PAGE_SIZE, nested=prefixes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
-from weftline.records.item_refs import DocumentName
+from weftline.history.item_ids import DocumentName
 from weftline.transports.console.paths import PATH
 
 # Messages that a page shows before the one that a link leads to.

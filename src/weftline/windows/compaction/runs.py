@@ -8,10 +8,10 @@ import msgspec
 from msgspec import structs
 
 from weftline.history.model import trunk_of
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.ports import approximate_tokens
 from weftline.models.language_models.chat_model import ChatCaller
 from weftline.safety.trust.model import TrustPolicies
-from weftline.state.layers.model import LayerViolation
 from weftline.windows.agent_settings import compaction_settings
 from weftline.windows.compaction.compacted_events import compacted_tokens
 from weftline.windows.compaction.model import DEFAULT_STRATEGY, CompactionSource, CompactionState

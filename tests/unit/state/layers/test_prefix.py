@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.ports import approximate_tokens
-from weftline.state.layers.model import PERSONA, PLATFORM_RULES, TEAM, TENANT, Layer, LayerViolation
+from weftline.state.layers.model import PERSONA, PLATFORM_RULES, TEAM, TENANT, Layer
 from weftline.state.layers.prefix import check_prefix, check_sections, render_layers, sanitise
 from weftline.state.layers.service import PLATFORM_LAYER
 

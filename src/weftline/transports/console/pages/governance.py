@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from weftline.history.item_ids import DocumentName
 from weftline.kernel.errors import InvalidInput, NotFound, QuotaExceeded, WeftlineError
-from weftline.records.item_refs import DocumentName
 from weftline.transports.console.item_links import item_link
 from weftline.transports.console.paths import PATH
 from weftline.transports.console.side_by_side import as_text

@@ -18,12 +18,9 @@ import msgspec
 
 from weftline.access.model import actor_for
 from weftline.access.sql import AccessStore
-from weftline.history.line_kinds import is_signed
+from weftline.history.line_kinds import is_signed, kind_of
+from weftline.history.signed_lists import LayerViolation
 from weftline.kernel.errors import InvalidInput, SelfModification
-from weftline.state.agent_context.model import ContextLine
-from weftline.state.agent_context.permissions import check_may_define, find_agent
-from weftline.state.layers.history_backend import check_may_change
-from weftline.state.layers.model import LayerViolation, is_layer_line, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -175,10 +172,10 @@ async def check_edit(transaction: Transaction, line_id: str, author_id: str, pro
         raise unproven(line_id)
     memberships = await access.memberships(editor)
     actor = actor_for(transaction.tenant, editor, memberships, permissions=editor.permissions, epoch=0)
-    if is_layer_line(line_id):
-        check_may_change(actor, name_of(line_id))
-    else:
-        await check_may_define(actor, await find_agent(ContextLine.parse(line_id).owner, access), access)
+    check = kind_of(line_id).check_edit
+    if check is None:
+        raise unproven(line_id)
+    await check(actor, line_id, access)
 
 
 def check_not_signed(line_id: str) -> None:

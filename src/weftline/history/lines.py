@@ -1,4 +1,4 @@
-"""LineStore in SQL: lines, commits, changes, tags and pins."""
+"""Lines, with their commits, changes, tags and pins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from msgspec import structs
 
 from weftline.history.blobs import Blobs
 from weftline.history.erasure import check_line_is_gone, defer_line
+from weftline.history.line_damage import find_damage
 from weftline.history.line_kinds import has_acls, is_signed
+from weftline.history.line_signatures import (
+    LineSignatures,
+    check_edit,
+    check_may_branch,
+    check_not_signed,
+    tampered_base,
+)
 from weftline.history.model import (
     BRANCH_MARK,
     EMPTY,
@@ -23,7 +31,8 @@ from weftline.history.model import (
     branch_of,
     trunk_of,
 )
-from weftline.history.sql import erase_reviews, note_branch_gone
+from weftline.history.signed_lists import SignedLists
+from weftline.history.sql import add_derivations, erase_reviews, note_branch_gone
 from weftline.history.store import Pin
 from weftline.history.value_pruning import (
     copied_keys,
@@ -49,16 +58,6 @@ from weftline.history.version_lookup import (
 )
 from weftline.kernel.packed_text import unpack
 from weftline.kernel.transaction import BATCH_SIZE, batches
-from weftline.records.sql import add_derivations
-from weftline.state.layers.sql import SignedLists
-from weftline.storage.sql.history_verify import find_damage
-from weftline.storage.sql.line_signatures import (
-    LineSignatures,
-    check_edit,
-    check_may_branch,
-    check_not_signed,
-    tampered_base,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -260,8 +259,11 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING
 """
 
 
-class SqlLineStore:
-    """LineStore of one tenant."""
+class LineStore:
+    """Lines with their commits, tags and values.
+
+    A branch is a line that starts from a version of another. Queries on it include the shared ancestry.
+    """
 
     __slots__ = ("_blobs", "_secret", "_tenant", "_tx")
 
@@ -272,6 +274,7 @@ class SqlLineStore:
         self._secret = signing_secret
 
     async def create(self, line_id: str) -> None:
+        """Create an empty line, if it does not exist."""
         await check_line_is_gone(self._tx, line_id)
         await self._tx.run(
             "INSERT INTO lines (tenant, line_id, seq, head, weight) VALUES ($1, $2, 0, $3, 0) ON CONFLICT DO NOTHING",
@@ -281,6 +284,7 @@ class SqlLineStore:
         )
 
     async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
+        """Create a line that starts from a point of another; False if it exists already. Copies nothing."""
         check_may_branch(line_id)
         await check_line_is_gone(self._tx, line_id)
         # The base is the line that holds the commit, so that pruning that line sees what a branch needs.
@@ -291,6 +295,7 @@ class SqlLineStore:
         return added > 0
 
     async def lock(self, line_id: str) -> Head | None:
+        """Return the head, and block other writers of this line until the transaction ends."""
         row = await self._tx.one(_HEAD + "{for_update}", self._tenant, line_id)
         return None if row is None else Head(*row)
 
@@ -303,14 +308,17 @@ class SqlLineStore:
         return None if row is None else _line(row)
 
     async def heads(self, line_ids: Sequence[str]) -> Mapping[str, Head]:
+        """Return the heads of those lines that exist, by line."""
         rows = await self._tx.all(_HEADS, self._tenant, msgspec.json.encode(line_ids).decode())
         return {row[0]: Head(*row) for row in rows}
 
     async def branches(self, trunk: str) -> Sequence[Line]:
+        """Return the branches of a line, including branches of branches."""
         rows = await self._tx.all(_LINE + "WHERE tenant = $1 AND trunk = $2 ORDER BY line_id", self._tenant, trunk)
         return [_line(row) for row in rows]
 
     async def page(self, after: str, limit: int) -> Sequence[str]:
+        """Return the next line ids, in the database's order."""
         rows = await self._tx.all(
             "SELECT line_id FROM lines WHERE tenant = $1 AND line_id > $2 ORDER BY line_id LIMIT $3",
             self._tenant,
@@ -322,6 +330,10 @@ class SqlLineStore:
     async def roots(
         self, prefixes: Sequence[str], after: str, limit: int, *, nested: Sequence[str] = ()
     ) -> Sequence[str]:
+        """Return the next lines PREFIX:NAME of these kinds, without branches: by kind, then in the database's order.
+
+        Of ``nested`` kinds also lines with several names, such as PREFIX:NAME:NAME.
+        """
         found: list[str] = []
         last = after.partition(":")[0]
         for prefix in sorted(each for each in prefixes if each >= last):
@@ -337,12 +349,14 @@ class SqlLineStore:
         return [row[0] for row in rows]
 
     async def children(self, line_id: str) -> Sequence[str]:
+        """Return the lines that start from this one."""
         rows = await self._tx.all(
             "SELECT line_id FROM lines WHERE tenant = $1 AND base_line = $2 ORDER BY line_id", self._tenant, line_id
         )
         return [row[0] for row in rows]
 
     async def put_blob(self, blob_hash: bytes, content: str, *, outside: str | None = None) -> None:
+        """Store a value under its hash; idempotent. ``outside`` is the object that a pointer refers to."""
         await self._blobs.put(blob_hash, content, outside)
 
     async def put_blobs(self, contents: Mapping[bytes, str]) -> None:
@@ -357,6 +371,10 @@ class SqlLineStore:
         next_expiry_at: int | None,
         proof: EditProof | None = None,
     ) -> Head:
+        """Append a commit after ``head`` and return the new head.
+
+        A line that binds agents needs ``proof``: the edit is checked again, against what is stored, and signed.
+        """
         signed = is_signed(commit.line_id)
         if signed:
             await check_edit(self._tx, commit.line_id, commit.author.principal_id, proof)
@@ -384,6 +402,7 @@ class SqlLineStore:
             raise tampered_base(head.line_id, head.seq, kept)
 
     async def is_signed(self, line_id: str, seq: int, commit_hash: bytes, state: Sequence[Change]) -> bool:
+        """Tell whether a version of a line that binds agents is signed with this hash and this state."""
         return await self._signatures.is_valid(line_id, seq, commit_hash, state)
 
     @property
@@ -395,6 +414,7 @@ class SqlLineStore:
         return SignedLists(self._tx, self._secret)
 
     async def append_all(self, head: Head, commits: Sequence[tuple[Commit, int]]) -> Head:
+        """Append commits, each with the line's weight after it, and return the new head."""
         check_not_signed(head.line_id)
         rows = []
         for commit, weight in commits:
@@ -462,6 +482,7 @@ class SqlLineStore:
         )
 
     async def set_next_expiry(self, line_id: str, next_expiry_at: int | None) -> None:
+        """Set when the next key of a line expires, without a commit."""
         await self._tx.run(
             "UPDATE lines SET next_expiry_at = $1 WHERE tenant = $2 AND line_id = $3",
             next_expiry_at,
@@ -470,6 +491,7 @@ class SqlLineStore:
         )
 
     async def last_number(self, line_id: str, key: str) -> KeyNumber:
+        """Return the numbers that a key counts on from: of its last change, or of an erased line of the same name."""
         for commits in await self._ancestry(line_id):
             row = await self._tx.one(_LAST_NUMBER, self._tenant, line_id, commits.line_id, key, commits.upto)
             if row is not None:
@@ -478,10 +500,12 @@ class SqlLineStore:
         return await self.before_first(line_id)
 
     async def before_first(self, line_id: str) -> KeyNumber:
+        """Return the numbers that a new key counts on from: not zero if an erased line had the same name."""
         row = await self._tx.one(_ERASED, self._tenant, line_id)
         return KeyNumber() if row is None else KeyNumber(0, row[0])
 
     async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:
+        """Return the changes of one incarnation of a key, newest first."""
         found: list[Version] = []
         for commits in await self._ancestry(line_id):
             rows = await self._tx.all(
@@ -493,12 +517,15 @@ class SqlLineStore:
         return found
 
     async def versions_at(self, refs: Sequence[ChangeRef]) -> Mapping[ChangeRef, Version]:
+        """Return many changes, of any lines, in few statements."""
         return await versions_at(self._tx, refs)
 
     async def versions_of(self, commits: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
+        """Return all changes of commits, given as line and number: by key, without values."""
         return await versions_of(self._tx, commits)
 
     async def changes_of_version(self, line_id: str, key: str, incarnation: int, version: int) -> Sequence[Version]:
+        """Return the changes with a version's number: its write and, if it was deleted, the deletion."""
         found: list[Version] = []
         for commits in await self._ancestry(line_id):
             changes = await versions_numbered(self._tx, commits.line_id, key, incarnation, version)
@@ -506,6 +533,7 @@ class SqlLineStore:
         return found
 
     async def changes_after(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
+        """Return the next changes of a line itself, oldest first: whole commits, about ``limit`` changes."""
         page = await self._tx.all(_CHANGES_AFTER, self._tenant, line_id, after, limit)
         if not page:
             return []
@@ -518,6 +546,7 @@ class SqlLineStore:
         return found
 
     async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
+        """Return the ancestry of commit ``at``, newest first: one range, several for a branch."""
         ranges: list[CommitRange] = []
         while True:
             base = await self._base(line_id) if BRANCH_MARK in line_id else None
@@ -529,6 +558,7 @@ class SqlLineStore:
             line_id, at = base[0], min(at, after)
 
     async def latest(self, line_id: str, key: str, at: int) -> Version | None:
+        """Return a key as of commit ``at``; None if it did not exist then."""
         for commits in await self.past(line_id, at):
             row = await self._tx.one(_LATEST, self._tenant, commits.line_id, key, commits.upto)
             if row is not None:
@@ -537,6 +567,7 @@ class SqlLineStore:
         return None
 
     async def latest_in_lines(self, line_ids: Sequence[str], key: str) -> Mapping[str, Version]:
+        """Return a key as it is now in each line that has it, by line; of lines that are no branches."""
         found: dict[str, Version] = {}
         for batch in batches([*dict.fromkeys(line_ids)]):
             for line_id, *row in await self._tx.all(_LATEST_IN_LINES, self._tenant, key, *batch):
@@ -544,10 +575,12 @@ class SqlLineStore:
         return {line_id: each for line_id, each in found.items() if each.change.act is ChangeKind.WRITE}
 
     async def latest_of_each(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
+        """Return keys as of commit ``at``, without values and without those that did not exist then."""
         last = await self.last_changes(line_id, keys, at)
         return [found for found in last if found.change.act is ChangeKind.WRITE]
 
     async def last_changes(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
+        """Return the last change of each key up to commit ``at``, deletions too, without values."""
         state: dict[str, Version] = {}
         for commits in await self.past(line_id, at):
             for batch in batches([key for key in keys if key not in state]):
@@ -558,6 +591,10 @@ class SqlLineStore:
     async def state_at(
         self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
     ) -> Sequence[Version]:
+        """Return every key that existed right after commit ``seq``, or those that the ``touched`` commits changed.
+
+        Faster without ``values``.
+        """
         state: dict[str, Version] = {}
         sources = None if touched is None else tuple(touched)
         # Newest line first: its change of a key, even a deletion, overrides those of its ancestors.
@@ -568,6 +605,7 @@ class SqlLineStore:
         return [found for found in state.values() if found.change.act is ChangeKind.WRITE]
 
     async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[StoredCommit]:
+        """Return commits from ``at`` backwards, newest first; only those that changed ``key`` if given."""
         found: list[StoredCommit] = []
         for commits in await self.past(line_id, at):
             which = (self._tenant, commits.line_id, commits.after, commits.upto)
@@ -586,11 +624,13 @@ class SqlLineStore:
         return recorded(rows) if rows else None
 
     async def is_salted(self, line_id: str, seq: int) -> bool:
+        """Tell whether nothing can be guessed from the hash of a version."""
         commits = (await self.past(line_id, seq))[0]
         row = await self._tx.one(_SALT, self._tenant, commits.line_id, seq)
         return row is None or row[0] is not None
 
     async def weight_at(self, line_id: str, seq: int) -> int | None:
+        """Return the line's weight after a commit; None if it was not stored."""
         if seq == 0:
             return 0
         commits = (await self.past(line_id, seq))[0]
@@ -603,6 +643,10 @@ class SqlLineStore:
         return None if row is None else row[0]
 
     async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
+        """Return the first two commits whose hash starts with these hexadecimal digits.
+
+        On a line with ACLs, commits without salt are not found: a match would confirm a guess of a hidden value.
+        """
         lowest, highest = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
         # Whether a hash without salt exists would confirm a guess of a value that the caller may not read.
         salted_only = int(has_acls(line_id))
@@ -616,32 +660,44 @@ class SqlLineStore:
         return found[:2]
 
     async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
+        """Return, for each line merged by these commits, up to which version; deleted lines are left out."""
         # A new branch may have the same name: the hash tells them apart.
         rows = await self._tx.all(_MERGED_POINTS, self._tenant, line_id, after, upto)
         return [(row[0], row[1]) for row in rows]
 
     async def originals(self, line_id: str, key: str) -> Sequence[OriginalVersion]:
+        """Return the versions of a key on the line and all its branches, as they were written."""
         return await originals(self._tx, line_id, key)
 
     async def copied_keys(self, lines: str, key: str, mark: str) -> Sequence[tuple[str, str]]:
+        """Return the keys that are this one, or end with it after a mark, on all lines that begin with ``lines``."""
         return await copied_keys(self._tx, lines, key, mark)
 
     async def seals(self, trunks: Sequence[str]) -> bytes:
+        """Return a digest of what redactions show on these lines and all their branches: each one changes it."""
         return await seals(self._tx, trunks)
 
     async def seal(self, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
+        """Show every reader another value instead, and no reason; the hash of the commit stays what it is."""
         await seal(self._tx, version, shown, meta)
 
     async def unseal(self, version: OriginalVersion) -> None:
+        """Show again what was written."""
         await unseal(self._tx, version)
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
+        """Remove a key's values beyond the newest ``keep``, unless pinned; the versions themselves stay.
+
+        Call it every few versions: it handles only the next several.
+        """
         await prune_key(self._tx, line_id, key, keep)
 
     async def prune_batch(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
+        """Remove values beyond the limits among the next several hundred changes."""
         return await prune_batch(self._tx, line_id, begin, limits)
 
     async def pin(self, line_id: str, seq: int, holder: str) -> None:
+        """Protect the state at a version from pruning until its holder unpins it."""
         # Pinned on the line that holds the commit, which may be the base of a branch.
         for commits in (await self.past(line_id, seq))[:1]:
             await self._tx.run(_PIN, self._tenant, commits.line_id, seq, holder)
@@ -658,6 +714,7 @@ class SqlLineStore:
         return [Pin(*row) for row in rows]
 
     async def tag(self, line_id: str, tag: Tag) -> bool:
+        """Add a tag; False if the label is taken."""
         commits = (await self.past(line_id, tag.seq))[0]
         commit = await self._tx.one(_COMMIT_HASH, self._tenant, commits.line_id, tag.seq)
         added = await self._tx.changed(
@@ -675,15 +732,18 @@ class SqlLineStore:
         return added > 0
 
     async def delete_automatic_tags(self, line_id: str, limits: Limits) -> None:
+        """Delete automatic tags beyond the limits."""
         await delete_automatic_tags(self._tx, line_id, limits)
 
     async def untag(self, line_id: str, label: str) -> bool:
+        """Delete a tag; False if there is none."""
         gone = await self._tx.changed(
             "DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND label = $3", self._tenant, line_id, label
         )
         return gone > 0
 
     async def tags(self, line_id: str) -> Sequence[Tag]:
+        """Return all tags of a line, oldest first."""
         rows = await self._tx.all(_TAG + "ORDER BY created_at, label", self._tenant, line_id)
         return [_tag(row) for row in rows]
 
@@ -692,16 +752,20 @@ class SqlLineStore:
         return None if row is None else _tag(row)
 
     async def verify(self, line_id: str) -> Damage | None:
+        """Recompute every hash; return the first mismatch. Of a branch, only its own commits are checked."""
         return await find_damage(self._tx, line_id, self._secret)
 
     async def pointers(self, line_id: str, after: bytes, limit: int) -> Sequence[tuple[bytes, str]]:
+        """Return the next pointers to values in object storage, by blob hash."""
         rows = await self._tx.all(_POINTERS, self._tenant, line_id, after, limit)
         return [(row[0], unpack(row[1]).decode()) for row in rows]
 
     async def sweep(self) -> None:
+        """Delete unreferenced values that a concurrent transaction still used when they were released."""
         await self._blobs.sweep()
 
     async def erase(self, line_id: str, sparing: Collection[bytes] = ()) -> None:
+        """Delete a line, its reviews and every value only it refers to, except values a commit is about to use."""
         await self._tx.run(_NOTE_ERASED, self._tenant, line_id)
         is_deferred = not sparing and await defer_line(self._tx, line_id)
         rows = [] if is_deferred else await self._tx.all(_BLOBS_OF_LINE, self._tenant, line_id)
