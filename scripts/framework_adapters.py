@@ -44,6 +44,7 @@ ADAPTERS = (
     Adapter(
         "agent_framework", "agent-framework-core", ("agent_framework",), "use-with-agent-framework", "agent-framework"
     ),
+    Adapter("deepagents", "deepagents", ("deepagents",), "use-with-deepagents", "deepagents"),
     Adapter("google_adk", "google-adk", ("google_adk",), "use-with-google-adk", "google-adk"),
 )
 
@@ -85,7 +86,9 @@ def environment(extra: str) -> Path | None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     folder = ENVIRONMENTS / extra
     python, marker = folder / "bin" / "python", folder / "installed.txt"
-    wanted = "\n".join(extras[extra])
+    # What it needs of Weftline's other extras, the development environment has.
+    packages = [line for line in extras[extra] if not line.startswith("weftline[")]
+    wanted = "\n".join(packages)
     if marker.exists() and marker.read_text("utf-8") == wanted:
         return python
     print(f"Installing {wanted} into {folder.relative_to(ROOT)} ...", file=sys.stderr, flush=True)
@@ -94,7 +97,7 @@ def environment(extra: str) -> Path | None:
     behind = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
     (Path(own) / "development.pth").write_text(behind, "utf-8")
     options = ["--disable-pip-version-check", "install", "--quiet", "--no-compile"]
-    command = [sys.executable, "-m", "pip", "--python", str(python), *options, *extras[extra]]
+    command = [sys.executable, "-m", "pip", "--python", str(python), *options, *packages]
     if subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
         return None
     marker.write_text(wanted, "utf-8")

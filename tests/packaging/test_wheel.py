@@ -38,6 +38,7 @@ FRAMEWORKS = {"anthropic", "langchain", "langgraph", "openai-agents", "pydantic-
 LARGE_FRAMEWORKS = {
     "agent-framework": "agent-framework-core",
     "claude-agent-sdk": "claude-agent-sdk",
+    "deepagents": "deepagents",
     "google-adk": "google-adk",
 }
 SERVER_MODULES = {"jinja2", "mcp", "mcp_types", "sse_starlette", "starlette", "uvicorn", "valkey"}

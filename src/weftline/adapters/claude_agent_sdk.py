@@ -1,4 +1,4 @@
-"""Claude Agent SDK: transcripts of sessions in Weftline, to resume them on another machine.
+"""Claude Agent SDK: transcripts of sessions in Weftline, to resume them on another machine; and hooks.
 
 Transcripts are in the private memory of the agent that the client acts as, compressed. The SDK itself logs a failure of
 a session store and goes on, so errors are raised here.
@@ -6,18 +6,20 @@ a session store and goes on, so errors are raised here.
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from weftline.adapters.bridge import Bridge, missing_framework
+from weftline.adapters.conversation import Conversations, Refusal
 from weftline.adapters.entries import Entries
 from weftline.adapters.keys import key_part
 from weftline.adapters.packed import pack_json, unpack_json
 from weftline.errors import VersionConflict
 
 try:
-    from claude_agent_sdk import fold_session_summary
+    from claude_agent_sdk import HookMatcher, fold_session_summary
 except ImportError as error:
     raise missing_framework("claude-agent-sdk", error) from error
 
@@ -97,6 +99,89 @@ class WeftlineSessionStore:
             names.append(f"{_SUMMARY}/{key_part(key['project_key'])}/{key_part(key['session_id'])}")
         for name in names:
             yield from self._entries.delete(name)
+
+
+class WeftlineHooks:
+    """Hooks of the SDK over any client of Weftline: ``ClaudeAgentOptions(hooks=WeftlineHooks(weftline).hooks)``.
+
+    They record what the agent hears, does and says in its window, give each prompt what others wrote that matters for
+    it, and let guardrails check tools before and after. Without ``session_id``, each session of the SDK is a session of
+    the same name. ``clients``: by the type of a sub-agent, the client that acts as it. ``token_budget``: of what is
+    given to a prompt. If Weftline fails, Claude goes on without it, with a warning; with ``strict``, the hook fails.
+    """
+
+    def __init__(
+        self,
+        weftline: Operations | SyncOperations,
+        *,
+        session_id: str | None = None,
+        clients: Mapping[str, Operations | SyncOperations] | None = None,
+        strict: bool = False,
+        token_budget: int | None = None,
+    ) -> None:
+        self._conversations = Conversations(
+            weftline, clients=clients, session_id=session_id, strict=strict, token_budget=token_budget
+        )
+        callbacks = {
+            "UserPromptSubmit": self._prompt,
+            "PreToolUse": self._before_tool,
+            "PostToolUse": self._after_tool,
+            "Stop": self._stop,
+            "SubagentStop": self._stop,
+        }
+        self.hooks = {event: [HookMatcher(hooks=[callback])] for event, callback in callbacks.items()}
+
+    async def _prompt(self, hook: Mapping[str, Any], *_: object) -> dict[str, Any]:
+        text = await self._run(hook, "find", hook["prompt"])
+        await self._run(hook, "record", [{"role": "user", "content": hook["prompt"]}])
+        return _output("UserPromptSubmit", additionalContext=text) if text else {}
+
+    async def _before_tool(self, hook: Mapping[str, Any], *_: object) -> dict[str, Any]:
+        checked = await self._run(hook, "check", hook["tool_name"], hook["tool_input"])
+        if isinstance(checked, Refusal):
+            return _output("PreToolUse", permissionDecision="deny", permissionDecisionReason=checked.text)
+        # Whether it may be called at all is still for the user to say.
+        return {} if checked == hook["tool_input"] else _output("PreToolUse", updatedInput=checked)
+
+    async def _after_tool(self, hook: Mapping[str, Any], *_: object) -> dict[str, Any]:
+        name, given, answer = hook["tool_name"], hook["tool_input"], hook["tool_response"]
+        shown = await self._run(hook, "check", name, given, answer)
+        if isinstance(shown, Refusal):
+            shown = _withheld(answer, shown.text)
+        call_id = hook["tool_use_id"]
+        call = {"call_id": call_id, "name": name, "arguments": json.dumps(given)}
+        events = [
+            {"event_id": f"{call_id}-call", "role": "assistant", "content": "", "tool_calls": [call]},
+            {"event_id": call_id, "role": "tool", "name": name, "tool_call_id": call_id, "content": _text(shown)},
+        ]
+        await self._run(hook, "record", events)
+        return {} if shown == answer else _output("PostToolUse", updatedToolOutput=shown)
+
+    async def _stop(self, hook: Mapping[str, Any], *_: object) -> dict[str, Any]:
+        if said := hook.get("last_assistant_message"):
+            await self._run(hook, "record", [{"role": "assistant", "content": said}])
+        return {}
+
+    async def _run(self, hook: Mapping[str, Any], step: str, *arguments: object) -> Any:  # noqa: ANN401 - of the step
+        conversation = self._conversations.of(hook.get("agent_type"))
+        return await conversation.bridge.arun(getattr(conversation, step)(hook["session_id"], *arguments))
+
+
+def _output(event: str, **fields: object) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event, **fields}}
+
+
+def _withheld(answer: Any, text: str) -> Any:  # noqa: ANN401 - of any tool
+    """Return an answer of the same shape without what it says: the SDK shows the original in place of another shape."""
+    if isinstance(answer, dict):
+        return {key: _withheld(value, text) for key, value in answer.items()}
+    if isinstance(answer, list):
+        return [_withheld(value, text) for value in answer]
+    return text if isinstance(answer, str) else answer
+
+
+def _text(answer: object) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, default=str)
 
 
 def _session(key: Mapping[str, Any]) -> str:

@@ -34,6 +34,8 @@ DECISIONS = (
     ToolNotInStep,
 )
 _TASK_CHARACTERS = 4_000
+_CONTEXT_TOKENS = 2_000
+_PURPOSE = "A conversation with agents"
 
 
 class Prompt(NamedTuple):
@@ -97,6 +99,33 @@ class Conversation:
             )
         )
 
+    def record(self, thread_id: str | None, events: Sequence[Mapping[str, Any]]) -> Generator[Any, Any, None]:
+        """Record events in the agent's window, for frameworks that assemble their prompts themselves."""
+        yield from self.bridge.guarded(self._recorded(self.session(thread_id), events), _nothing)
+
+    def find(self, thread_id: str | None, question: str) -> Generator[Any, Any, str]:
+        """Return what others wrote that matters for a question, apart from the conversation itself; or nothing."""
+        return (yield from self.bridge.guarded(self._relevant(self.session(thread_id), question), str))
+
+    def _recorded(self, session_id: str, events: Sequence[Mapping[str, Any]]) -> Generator[Any, Any, None]:
+        try:
+            yield self._weftline.context.ingest(session_id, events)
+        except SessionNotFound:
+            yield self._weftline.session.create(_PURPOSE, session_id=session_id, exist_ok=True)
+            yield self._weftline.context.ingest(session_id, events)
+
+    def _relevant(self, session_id: str, question: str) -> Generator[Any, Any, str]:
+        try:
+            relevant: Any = yield self._weftline.search.get_context(
+                query=question[:_TASK_CHARACTERS],
+                session_id=session_id,
+                sources=["board", "document", "memory", "message"],
+                max_tokens=self._prompts.get("token_budget") or _CONTEXT_TOKENS,
+            )
+        except SessionNotFound:
+            return ""
+        return str(relevant.context)
+
     def _assembled(
         self, thread_id: str | None, form: str, messages: Sequence[Mapping[str, Any]], task: str, model: str | None
     ) -> Generator[Any, Any, Prompt]:
@@ -106,7 +135,7 @@ class Conversation:
         try:
             assembled = yield self._weftline.context.assemble(session_id, task, **given)
         except SessionNotFound:
-            yield self._weftline.session.create("A conversation with agents", session_id=session_id, exist_ok=True)
+            yield self._weftline.session.create(_PURPOSE, session_id=session_id, exist_ok=True)
             assembled = yield self._weftline.context.assemble(session_id, task, **given)
         texts, others = [], []
         for message in assembled.body.get("messages") or assembled.body["input"]:

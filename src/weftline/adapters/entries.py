@@ -21,10 +21,10 @@ class Entries:
     """Entries of the private memory of the agent that a client acts as: no other agent reads them.
 
     They have a session of their own, which is made with the first entry, so that searches for the prompts of a
-    conversation do not find it a second time here.
+    conversation do not find it a second time here; without ``session_id``, they belong to no session.
     """
 
-    def __init__(self, bridge: Bridge, session_id: str, purpose: str) -> None:
+    def __init__(self, bridge: Bridge, session_id: str | None, purpose: str) -> None:
         self.session_id = session_id
         self._weftline = bridge.weftline
         self._purpose = purpose
