@@ -374,6 +374,11 @@ class Settings:
         return None if "://" in self.storage_url else Path(f"{self.storage_url}-rates").absolute()
 
     @property
+    def call_journal_folder(self) -> Path:
+        """Return the folder with the usage of proxied calls that are not metered yet."""
+        return Path(self.data_dir).expanduser().absolute() / "proxied-calls"
+
+    @property
     def object_store_folder(self) -> Path:
         return Path(self.data_dir).expanduser().absolute() / "objects"
 

@@ -82,7 +82,11 @@ async def recorded(world: World) -> list[str]:
             listed = await world.planner.call("window.events", session_id=session, limit=200)
             messages = [event.get("message", event) for event in listed["events"]]
             windows.append([f"{each['role']}: {each['content']}" for each in messages])
-    return max(windows, key=len)
+    return max(windows, key=len, default=[])
+
+
+async def receipts(world: World) -> int:
+    return len((await world.planner.call("conversation.calls"))["calls"])
 
 
 @asynccontextmanager
@@ -133,7 +137,7 @@ async def test_a_killed_proxy_loses_nothing_that_was_answered(world: World, tmp_
             other.stream.write(post(PATH, b'{"messages":[{"role":"user","content":"hold"}]}'))
             await holding.wait()
             await agent.says("the last one before")
-            # What the process had not recorded yet is lost with it.
+            # It had not recorded all yet.
             process.send_signal(signal.SIGKILL)
             await process.wait()
             await other.start()
@@ -147,7 +151,12 @@ async def test_a_killed_proxy_loses_nothing_that_was_answered(world: World, tmp_
             process.send_signal(signal.SIGTERM)
             await process.wait()
         go_on.set()
-    assert await recorded(world) == agent.texts
+    # Both processes have another one that goes on to store what it was given.
+    async with asyncio.timeout(60):
+        while await recorded(world) != agent.texts or await receipts(world) < 4:  # noqa: ASYNC110 - by others
+            await asyncio.sleep(0.1)
+    # A process that is killed in the moment in which it passes on an answer may lose the receipt of that call.
+    assert await receipts(world) in {4, 5}
 
 
 @asynccontextmanager
@@ -161,7 +170,7 @@ async def serving(world: World) -> AsyncIterator[Agent]:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_locked_database_ends_no_call(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.transports.proxy.observer._METER_SECONDS", 0.2)
+    monkeypatch.setattr("weftline.app.call_notes._METER_SECONDS", 0.2)
     async with serving(world) as agent:
         assert await agent.says("before") == 200
         # Of the same library: another one in this process would end the locks of this one.
@@ -195,7 +204,7 @@ async def test_a_full_disk_ends_no_call(world: World) -> None:
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_database_that_is_gone_ends_no_call(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.transports.proxy.observer._METER_SECONDS", 0.5)
+    monkeypatch.setattr("weftline.app.call_notes._METER_SECONDS", 0.5)
     name = urlsplit(world.url).path.strip("/")
     admin = await asyncpg.connect(world.url.replace(f"/{name}", "/postgres", 1))
     try:

@@ -37,10 +37,12 @@ _MICROS = 1_000_000
 
 
 class ProxiedAs(NamedTuple):
-    """How a call went through the model proxy."""
+    """How a call went through the model proxy, and when it ended."""
 
     conversation: str
     mode: str
+    call_id: str
+    ended_at: datetime
 
 
 class CallPrices:
@@ -52,6 +54,10 @@ class CallPrices:
 
     def cache_rules(self, model: str) -> CacheRules:
         return self._catalog.find(model).cache
+
+    async def load(self) -> None:
+        """Load the price table, before the first call needs it."""
+        await self._prices.load()
 
     async def cost(self, model: str, usage: Usage, at: datetime) -> Decimal | None:
         """Return the cost in US dollars; None if the model has no price."""
@@ -78,20 +84,25 @@ class CallMeter:
     ) -> None:
         """Add a call that ends now and took this long; one through the proxy with a receipt, if usage was reported.
 
+        A call with a receipt is added once, however often this is asked for.
         ``charge`` adds it to budgets in the same transaction.
         """
         took = UsageSums(calls=1, timed_calls=1, provider_micros=round(seconds * _MICROS))
-        at = to_micros(self._clock.now())
+        at = to_micros(self._clock.now() if proxied is None else min(proxied.ended_at, self._clock.now()))
+        call_id = new_id("call") if proxied is None else proxied.call_id
+        has_receipt = proxied is not None and bool(sums.reported_calls)
 
         async def add(transaction: Transaction) -> None:
+            if has_receipt and await ProxiedCallStore(transaction).has(call_id):
+                # The process that metered it ended before it could say so.
+                return
             # Budgets first, as where a prompt is assembled: both lock rows of the tenant.
             if charge is not None:
                 await charge(transaction)
             teams = await _teams(transaction, caller.agent_id)
             session_id = await _session(transaction, caller.session_id)
             key = UsageKey(kind, caller.agent_id, session_id, "", model, teams)
-            call_id = new_id("call")
-            if proxied is not None and sums.reported_calls:
+            if proxied is not None and has_receipt:
                 await ProxiedCallStore(transaction).add(_receipt(call_id, key, at, sums, proxied))
             await UsageStore(transaction).add(NewUsageEntry("call", call_id, at, key, sums.plus(took)))
 

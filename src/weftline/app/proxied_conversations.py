@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter, OrderedDict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from weftline.kernel.errors import PermissionDenied, Rejected
 from weftline.kernel.identity import PrincipalKind
 from weftline.models.language_models.answers import read_answer_messages
 from weftline.models.language_models.conversation_requests import (
+    RequestForm,
     parse_message,
     raw_digest,
     read_request,
@@ -35,12 +37,11 @@ from weftline.windows.model import MAX_CONTENT_BYTES, MAX_EVENTS, EventExists, w
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from weftline.app.app import App
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.content import ConversationMessage
-    from weftline.models.language_models.conversation_requests import ConversationRequest, RequestForm, Turn
+    from weftline.models.language_models.conversation_requests import ConversationRequest, Turn
     from weftline.storage.sql.unit_of_work import Injector
 
 _log = logging.getLogger("weftline.proxy")

@@ -28,6 +28,7 @@ from weftline.models.language_models.conversation_requests import (
 )
 from weftline.models.language_models.request_spans import read_spans
 from weftline.models.proxied_calls import EditedTokens, ProxiedCallStore
+from weftline.state.agent_context.settings import ProxyMode
 from weftline.state.layers.model import TEAM, TENANT
 from weftline.storage.sql.unit_of_work import SystemTransactions
 from weftline.windows.agent_settings import proxy_settings
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm, Turn
     from weftline.models.language_models.request_spans import SpannedRequest, ToolResult
-    from weftline.state.agent_context.settings import ProxyMode, ResolvedProxy
+    from weftline.state.agent_context.settings import ResolvedProxy
     from weftline.storage.sql.unit_of_work import Injector
     from weftline.windows.compaction.sql import AppliedCompaction
     from weftline.windows.conversations.edits import EditablePart, Splice
@@ -181,7 +182,10 @@ class ProxiedEdits:
             return original
 
     async def note(self, caller: ChatCaller, note: EditNote, session_id: str) -> None:
-        """Store what was forwarded whole, and let everything stored go with the session of the conversation."""
+        """Store what was forwarded whole, and let everything stored go with the session of the conversation.
+
+        Another process than the one that forwarded it may do that; then ``forget_whole`` follows there.
+        """
         at = to_micros(self._app.clock.now())
         key = caller.tenant, caller.agent_id, note.conversation
 
@@ -198,6 +202,11 @@ class ProxiedEdits:
 
         if note.whole or note.mode == "full" or (session_id and note.anchors):
             await self._stores.write(caller.tenant, store)
+        self.forget_whole(caller, note)
+
+    def forget_whole(self, caller: ChatCaller, note: EditNote) -> None:
+        """Take what was forwarded whole for stored."""
+        key = caller.tenant, caller.agent_id, note.conversation
         for anchor in note.whole:
             self._decided.put((*key, anchor), "", _EDIT_BYTES)
         pending = self._whole.get(key)

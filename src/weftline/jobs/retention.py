@@ -128,6 +128,7 @@ class ReceiptPruning:
                 await ReceiptStore(transaction).prune(before, _RECEIPT_BATCH),
                 await ProxiedCallStore(transaction).prune(before, _RECEIPT_BATCH),
                 await EditStore(transaction).prune_answers(before, _RECEIPT_BATCH),
+                await EditStore(transaction).prune_unrecorded(before, _RECEIPT_BATCH),
             ]
             return max(pruned) >= _RECEIPT_BATCH
 

@@ -28,6 +28,7 @@ SELECT {_COLUMNS} FROM proxied_calls
 WHERE tenant = $1 AND agent_id = $2 AND (session_id = $3 OR $3 = '') AND (created_at, call_id) < ($4, $5)
 ORDER BY created_at DESC, call_id DESC LIMIT $6
 """  # noqa: S608 - likewise
+_HAS = "SELECT 1 FROM proxied_calls WHERE tenant = $1 AND call_id = $2"
 _LATEST_NETS = """
 SELECT given_cost_nanos - cost_nanos FROM proxied_calls
 WHERE tenant = $1 AND agent_id = $2 AND conversation = $3 AND cost_nanos IS NOT NULL AND given_cost_nanos IS NOT NULL
@@ -98,6 +99,10 @@ class ProxiedCallStore(SqlStore):
 
     async def add(self, call: ProxiedCall) -> None:
         await self._tx.run(_ADD, self._tenant, *call)
+
+    async def has(self, call_id: str) -> bool:
+        """Tell whether a call has a receipt."""
+        return await self._tx.one(_HAS, self._tenant, call_id) is not None
 
     async def newest(
         self, agent_id: str, session_id: str, before: tuple[int, str], limit: int

@@ -36,6 +36,7 @@ _SESSION_HEADERS = {
     b"x-session-id": "",
     b"x-session-affinity": "opencode",
 }
+_PROGRAM = b"user-agent"
 _AGENTS = {"claude-cli": "claude-code", "codex": "codex", "opencode": "opencode", "geminicli": "gemini-cli"}
 _AGENT = re.compile(rb"\A([A-Za-z][A-Za-z0-9_.-]{1,40})")
 _CLAUDE_SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})\Z")
@@ -216,9 +217,14 @@ def _same_json(text: str) -> str:
         return text
 
 
+def conversation_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the headers that say which program sent a request, and of which conversation."""
+    return {name: value for name, value in headers if name == _PROGRAM or name in _SESSION_HEADERS}
+
+
 def client_of(given: RequestBody, headers: Mapping[bytes, bytes]) -> tuple[str, str]:
     """Return the program that sent a request, and its id of the conversation."""
-    match = _AGENT.match(headers.get(b"user-agent", b""))
+    match = _AGENT.match(headers.get(_PROGRAM, b""))
     name = match[1].decode().lower() if match else ""
     client = next((agent for start, agent in _AGENTS.items() if name.startswith(start)), name)
     for header, agent in _SESSION_HEADERS.items():

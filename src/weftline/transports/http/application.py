@@ -18,6 +18,8 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from weftline import __version__
+from weftline.app.call_journal import CallJournal
+from weftline.app.call_notes import CallNotes
 from weftline.kernel.errors import (
     AuthenticationError,
     HostNotAllowed,
@@ -286,6 +288,8 @@ class HttpApplication:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        if self._proxy is not None:
+            self._proxy.start()
         async with self.mcp.running():
             yield
         if self._proxy is not None:
@@ -367,7 +371,11 @@ def _model_proxy(app: App) -> ProxyEndpoint | None:
         upstreams,
         UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
         KeyCallers(app, ProviderKeys(settings.proxy_keys)),
-        Observer(app.call_prices, app.proxied_usage, conversations=app.proxied_conversations, edits=app.proxied_edits),
+        Observer(
+            app.call_prices,
+            CallNotes(app.proxied_conversations, app.proxied_edits, app.proxied_usage).store,
+            journal=CallJournal(settings.call_journal_folder),
+        ),
         app.proxied_edits,
         wait_seconds=settings.proxy_wait_ms / 1_000,
     )

@@ -153,10 +153,17 @@ class ProxyEndpoint:
         self._observer = observer
         self._editor = editor
         self._wait_seconds = wait_seconds
+        self._starting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to meter the calls that a process which was killed has left."""
+        self._starting = asyncio.create_task(self._observer.meter_left(), name="weftline-proxy-start")
 
     async def aclose(self) -> None:
         """Close the connections to upstreams, and note the calls that ended last."""
         await self._connections.aclose()
+        if self._starting is not None:
+            self._starting.cancel()
         await self._observer.aclose()
         if self._editor is not None:
             await self._editor.aclose()

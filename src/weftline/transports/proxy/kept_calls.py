@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.models.language_models.conversation_requests import conversation_headers
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -48,7 +50,7 @@ class KeptCall:
         self, budget: KeptBytes, caller: object, form: RequestForm, headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
         self.form: RequestForm = form
-        self.headers = dict(headers)
+        self.headers = conversation_headers(headers)
         self.is_stream = False
         self._budget = budget
         self._caller = caller

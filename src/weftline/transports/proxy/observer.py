@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from weftline.app.call_meter import ProxiedAs, reported_sums
+from weftline.app.authentication import Local
+from weftline.app.call_meter import reported_sums
+from weftline.app.call_notes import CallNote
 from weftline.app.proxied_conversations import ConversationCall
 from weftline.jobs.runner import attempt
-from weftline.kernel.errors import SystemUnavailable, WeftlineError
+from weftline.kernel.errors import SystemUnavailable
 from weftline.kernel.fair_queue import FairQueue
+from weftline.kernel.fields import new_id
 from weftline.models.metering import UsageSums, nanos
 from weftline.models.proxied_calls import EditedTokens, usage_as_given
 from weftline.transports.proxy.kept_calls import KeptBytes, KeptCall
@@ -22,22 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from decimal import Decimal
 
+    from weftline.app.call_journal import CallJournal
     from weftline.app.call_meter import CallPrices
     from weftline.app.dispatch import CallContext
-    from weftline.app.proxied_edits import EditNote, ProxiedEdits
+    from weftline.app.proxied_edits import EditNote
     from weftline.models.language_models.answer_usage import AnswerReader, Usage
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.conversation_requests import RequestForm
-    from weftline.models.metering import CallKind
 
     FindCaller = Callable[[], Awaitable[ChatCaller]]
+    Store = Callable[[CallNote], Awaitable[None]]
 
 _MAX_WAITING, _MAX_OF_CALLER = 10_000, 2_500
 _STOP_SECONDS = 5.0
-# The calls after one that cannot be metered wait for it.
-_METER_SECONDS = 5.0
-# A conversation that was long before its first call takes long once: what is not recorded in time would never be.
-_RECORDED_BYTES_PER_SECOND = 10_000
+# The calls after one whose caller cannot be found wait for it.
+_CALLER_SECONDS = 5.0
 _MAX_MODEL = 200
 _log = logging.getLogger("weftline.proxy")
 
@@ -77,6 +79,7 @@ class NotedCall(NamedTuple):
     """
 
     call: EndedCall
+    call_id: str
     model: str
     usage: Usage | None
     cost: Decimal | None
@@ -84,146 +87,158 @@ class NotedCall(NamedTuple):
     given_cost: Decimal | None = None
 
 
-class Meter(Protocol):
-    """Keeps the usage of calls."""
-
-    async def add(
-        self,
-        kind: CallKind,
-        caller: ChatCaller,
-        model: str,
-        sums: UsageSums,
-        seconds: float,
-        proxied: ProxiedAs | None = None,
-    ) -> None:
-        """Add a call that ends now and took this long."""
-        ...
-
-
-class Conversations(Protocol):
-    """Records the conversations of callers."""
-
-    async def record(self, caller: ChatCaller, context: CallContext, call: ConversationCall) -> str:
-        """Add what is new in a call to its conversation; return the session, empty if there is none."""
-        ...
-
-
 class Observer:
-    """Prices ended calls, records and meters them where there is a database, and shows them."""
+    """Prices ended calls, lets them be recorded and metered where there is a database, and shows them."""
 
     def __init__(
         self,
         prices: CallPrices,
-        meter: Meter | None = None,
+        store: Store | None = None,
         show: Callable[[NotedCall], None] | None = None,
-        conversations: Conversations | None = None,
-        edits: ProxiedEdits | None = None,
+        *,
+        at_once: int = 1,
+        journal: CallJournal | None = None,
     ) -> None:
-        self.meter = meter
-        self.conversations = conversations
-        self._edits = edits
+        self._journal = journal
+        self._order = asyncio.Lock()
+        self._store = store
+        self._free = asyncio.Semaphore(at_once)
+        self._storing: set[asyncio.Task[None]] = set()
+        self._taking: set[asyncio.Task[None]] = set()
         self._prices = prices
         self._show = show
         self._kept = KeptBytes()
-        self._waiting: FairQueue[EndedCall] = FairQueue()
+        self._waiting: FairQueue[NotedCall] = FairQueue()
         self._noting: asyncio.Task[None] | None = None
 
     def keep(
         self, form: RequestForm | None, caller: ChatCaller | None, headers: Sequence[tuple[bytes, bytes]]
     ) -> KeptCall | None:
         """Return what keeps a call until its conversation is recorded; None if there is nothing to record."""
-        if form is None or self.conversations is None:
+        if form is None or self._store is None:
             return None
         return KeptCall(self._kept, caller, form, headers)
 
+    async def meter_left(self) -> None:
+        """Let the calls be metered that processes which were killed have left."""
+        if self._store is not None and self._journal is not None:
+            for calls in self._journal.left():
+                if not all([await attempt("proxy.note", self._store(call)) for call in calls]):
+                    break
+
     def note(self, call: EndedCall) -> None:
         """Take a call; what cannot be noted in time is dropped."""
+        task = asyncio.create_task(self._take(call), name="weftline-proxy-observer")
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
+
+    async def aclose(self) -> None:
+        """Note what waits, for a few seconds at most."""
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                while tasks := self._tasks:
+                    await asyncio.gather(*tasks)
+        except TimeoutError:
+            for task in (tasks := self._tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if self._journal is not None:
+            self._journal.close()
+
+    @property
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        noting = [] if self._noting is None or self._noting.done() else [self._noting]
+        return [*self._taking, *noting, *self._storing]
+
+    async def _take(self, call: EndedCall) -> None:
+        """Price and show a call, keep its usage from being lost, and let it be stored."""
+        # The first call waits for prices, and the others for it: calls of a conversation keep their order.
+        async with self._order:
+            noted = await self._priced(call)
+        if self._show is not None:
+            self._show(noted)
+        if self._store is None or not call.is_model_call:
+            _release(call)
+            return
         # Calls of who is not known yet wait together.
         of_caller = ("", "") if call.caller is None else (call.caller.tenant, call.caller.agent_id)
         if len(self._waiting) >= _MAX_WAITING or self._waiting.waiting(*of_caller) >= _MAX_OF_CALLER:
             _log.warning("a proxied call is not metered: too many wait")
-            if call.kept is not None:
-                call.kept.release()
+            _release(call)
             return
-        self._waiting.push(*of_caller, call)
+        self._waiting.push(*of_caller, noted)
+        if self._journal is not None and call.caller is not None and noted.usage is not None:
+            self._journal.add(_call_note(noted, call.caller))
         if self._noting is None or self._noting.done():
-            self._noting = asyncio.create_task(self._note_all(), name="weftline-proxy-observer")
+            self._noting = asyncio.create_task(self._note_all(self._store), name="weftline-proxy-observer")
 
-    async def aclose(self) -> None:
-        """Note what waits, for a few seconds at most."""
-        if self._noting is None:
-            return
-        await asyncio.wait([self._noting], timeout=_STOP_SECONDS)
-        self._noting.cancel()
-        await asyncio.gather(self._noting, return_exceptions=True)
-
-    async def _note_all(self) -> None:
-        """Note the calls that wait; ends when none does."""
-        while (call := self._waiting.pop()) is not None:
-            try:
-                await attempt("proxy.note", self._note(call))
-            finally:
-                if call.kept is not None:
-                    call.kept.release()
+    async def _note_all(self, store: Store) -> None:
+        """Store the calls that wait; ends when none does."""
+        while (noted := self._waiting.pop()) is not None:
+            await self._free.acquire()
+            task = asyncio.create_task(self._note(noted, store))
+            self._storing.add(task)
+            task.add_done_callback(self._storing.discard)
             # Calls that are being forwarded go before those that have ended.
             await asyncio.sleep(0)
 
-    async def _record(self, call: EndedCall, caller: ChatCaller) -> ChatCaller:
-        """Record the conversation of a call; return the caller with its session."""
-        kept = call.kept
-        if self.conversations is None or kept is None or not (request := kept.request):
-            return caller
-        answer = kept.answer if call.is_complete else b""
-        recorded = ConversationCall(kept.form, request, kept.headers, answer, kept.is_stream, call.at)
+    async def _note(self, noted: NotedCall, store: Store) -> None:
         try:
-            async with asyncio.timeout(_METER_SECONDS + len(request) / _RECORDED_BYTES_PER_SECOND):
-                session_id = await self.conversations.record(caller, call.context, recorded)
-        except (WeftlineError, TimeoutError) as error:
-            # The next call of the conversation repeats its messages.
-            _log.info("a proxied conversation is not recorded: %s", getattr(error, "code", "timeout"))
-            return caller
-        except Exception:  # noqa: BLE001 - a call is metered whatever its messages are
-            _log.exception("cannot record a proxied conversation")
-            return caller
-        return caller._replace(session_id=session_id)
+            if await attempt("proxy.note", _stored(noted, store)) and self._journal is not None:
+                self._journal.done(noted.call_id)
+        finally:
+            self._free.release()
+            _release(noted.call)
 
-    async def _note_edits(self, call: EndedCall, caller: ChatCaller) -> None:
-        if self._edits is None or call.edits is None:
-            return
-        try:
-            async with asyncio.timeout(_METER_SECONDS):
-                await self._edits.note(caller, call.edits, caller.session_id)
-        except (WeftlineError, TimeoutError) as error:
-            _log.info("what was forwarded whole is not stored: %s", getattr(error, "code", "timeout"))
-
-    async def _note(self, call: EndedCall) -> None:
+    async def _priced(self, call: EndedCall) -> NotedCall:
         usage = None if call.reader is None else call.reader.finish()
         model = ((call.reader.model if call.reader is not None else "") or call.model)[:_MAX_MODEL]
         counted = usage or call.estimate
         cost = None if counted is None else await self._prices.cost(model, counted, call.at)
         given = None if usage is None else usage_as_given(usage, _edited(call))
         given_cost = None if given is None else await self._prices.cost(model, given, call.at)
-        noted = NotedCall(call, model, usage, cost, given, given_cost)
-        if self._show is not None:
-            self._show(noted)
-        if self.meter is not None and call.is_model_call:
-            try:
-                async with asyncio.timeout(_METER_SECONDS):
-                    caller = call.caller or await call.find_caller()
-                caller = await self._record(call, caller)
-                await self._note_edits(call, caller)
-                async with asyncio.timeout(_METER_SECONDS):
-                    await self.meter.add("proxy", caller, model, _sums(noted), call.seconds, _proxied_as(call))
-            except TimeoutError:
-                raise SystemUnavailable from None
+        return NotedCall(call, new_id("call"), model, usage, cost, given, given_cost)
+
+
+async def _stored(noted: NotedCall, store: Store) -> None:
+    call = noted.call
+    try:
+        async with asyncio.timeout(_CALLER_SECONDS):
+            caller = call.caller or await call.find_caller()
+    except TimeoutError:
+        raise SystemUnavailable from None
+    await store(_call_note(noted, caller))
+
+
+def _release(call: EndedCall) -> None:
+    if call.kept is not None:
+        call.kept.release()
+
+
+def _call_note(noted: NotedCall, caller: ChatCaller) -> CallNote:
+    """Return what is stored of a call, in this process or in another."""
+    call, kept = noted.call, noted.call.kept
+    credential, conversation = call.context.credential, None
+    if kept is not None and (request := kept.request):
+        answer = kept.answer if call.is_complete else b""
+        conversation = ConversationCall(kept.form, request, kept.headers, answer, kept.is_stream, call.at)
+    return CallNote(
+        call_id=noted.call_id,
+        at=call.at + timedelta(seconds=call.seconds),
+        caller=caller,
+        model=noted.model,
+        sums=_sums(noted),
+        seconds=call.seconds,
+        key=credential if isinstance(credential, str) else None,
+        person=credential if isinstance(credential, Local) else None,
+        peer=call.context.peer,
+        conversation=conversation,
+        edits=call.edits,
+    )
 
 
 def _edited(call: EndedCall) -> EditedTokens:
     return EditedTokens() if call.edits is None else call.edits.tokens
-
-
-def _proxied_as(call: EndedCall) -> ProxiedAs:
-    return ProxiedAs("", "observe") if call.edits is None else ProxiedAs(call.edits.conversation, call.edits.mode)
 
 
 def _sums(noted: NotedCall) -> UsageSums:

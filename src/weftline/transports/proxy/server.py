@@ -15,7 +15,9 @@ import click
 from weftline.access.authentication import identify_local
 from weftline.access.sql import AccessStore
 from weftline.app.app import App
+from weftline.app.call_journal import CallJournal
 from weftline.app.call_meter import CallPrices
+from weftline.app.call_notes import CallNotes
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import HostNotAllowed, NotFound, WeftlineError
 from weftline.kernel.thread_pools import always_short_turns
@@ -35,6 +37,7 @@ from weftline.transports.proxy.call_line import call_line
 from weftline.transports.proxy.callers import OneCaller
 from weftline.transports.proxy.endpoint import ProxyEndpoint
 from weftline.transports.proxy.errors import refuse
+from weftline.transports.proxy.note_process import NoteProcess, fork_note_process
 from weftline.transports.proxy.observer import Observer
 from weftline.transports.proxy.programs import proxy_variables
 from weftline.transports.proxy.routes import provider_of
@@ -46,10 +49,13 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weftline.settings import Settings
+    from weftline.transports.proxy.note_process import Pipes
     from weftline.transports.proxy.observer import NotedCall
 
 HOST = "127.0.0.1"
 _OPEN_SECONDS = 5.0
+# Calls that the process that stores them is given before it has stored the first.
+_AT_ONCE = 64
 _log = logging.getLogger("weftline.proxy")
 
 
@@ -57,13 +63,14 @@ def serve_proxy(settings: Settings, caller: ChatCaller) -> None:
     """Serve until SIGTERM or SIGINT."""
     # The terminal shows calls: an entry for each of their operations would stand between the lines.
     configure_logging(settings.lowest_logged_level(default="ERROR"))
+    forked = fork_note_process()
     always_short_turns()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(settings, caller))
+        runner.run(_serve(settings, caller, forked))
 
 
-async def _serve(settings: Settings, caller: ChatCaller) -> None:
-    async with proxy_application(settings, caller, _show) as (application, note):
+async def _serve(settings: Settings, caller: ChatCaller, forked: Pipes | None) -> None:
+    async with proxy_application(settings, caller, _show, in_own_process=True, forked=forked) as (application, note):
         connections = ConnectionTable()
         server = BoundedServer(
             bounded_config(settings, application, connections, HOST, settings.proxy_port), connections
@@ -76,26 +83,44 @@ async def _serve(settings: Settings, caller: ChatCaller) -> None:
 
 @asynccontextmanager
 async def proxy_application(
-    settings: Settings, caller: ChatCaller, show: Callable[[NotedCall], None]
+    settings: Settings,
+    caller: ChatCaller,
+    show: Callable[[NotedCall], None],
+    *,
+    in_own_process: bool = False,
+    forked: Pipes | None = None,
 ) -> AsyncIterator[tuple[LocalProxy, str]]:
-    """Yield the application, and what its user should know about where calls are metered."""
+    """Yield the application, and what its user should know about where calls are metered.
+
+    ``in_own_process`` lets calls be recorded by another process, so that this one only forwards them: ``forked``, if
+    there is one.
+    """
     upstreams = Upstreams(settings.proxy_upstreams)
     prices = CallPrices(load_catalog(settings.models_file), PriceTable())
     async with AsyncExitStack() as stack:
         app, note = await _open_app(settings, caller, stack)
-        meter, conversations, edits = None, None, None
+        store, edits = None, None
+        if forked is not None and app is None:
+            forked.close()
         if app is not None:
-            meter, conversations, edits = app.call_meter, app.proxied_conversations, app.proxied_edits
+            edits = app.proxied_edits
             edits.mode = settings.chosen_proxy_mode
+            store = CallNotes(app.proxied_conversations, edits, app.call_meter).store
+            if in_own_process:
+                store = (await stack.enter_async_context(NoteProcess(settings, edits, forked))).store
+        journal = None if app is None else CallJournal(settings.call_journal_folder)
         endpoint = ProxyEndpoint(
             upstreams,
             UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
             OneCaller(caller, None if app is None else app.proxied_calls),
-            Observer(prices, meter, show, conversations, edits),
+            Observer(prices, store, show, at_once=_AT_ONCE if in_own_process else 1, journal=journal),
             edits,
             wait_seconds=settings.proxy_wait_ms / 1_000,
         )
-        stack.push_async_callback(endpoint.aclose)
+        endpoint.start()
+        if in_own_process:
+            # The first calls would wait for it, and be in memory only.
+            await prices.load()
         yield LocalProxy(endpoint), note
 
 

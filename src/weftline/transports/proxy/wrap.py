@@ -13,6 +13,7 @@ import click
 
 from weftline.transports.http.connections import ConnectionTable
 from weftline.transports.logs import configure_logging
+from weftline.transports.proxy.note_process import fork_note_process
 from weftline.transports.proxy.programs import behind_earlier, wrapped_command, wrapped_environment
 from weftline.transports.proxy.server import HOST, proxy_application
 from weftline.transports.server import BoundedServer, bounded_config, loop_factory
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.settings import Settings
+    from weftline.transports.proxy.note_process import Pipes
     from weftline.transports.proxy.observer import NotedCall
 
 
@@ -59,17 +61,23 @@ def run_wrapped(settings: Settings, caller: ChatCaller, command: Sequence[str], 
     """Run a program to its end, say what its calls used, and return its exit code."""
     # The terminal belongs to the program.
     configure_logging("ERROR")
+    forked = fork_note_process()
     totals = Totals()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        code = runner.run(_run(behind_earlier(settings, environment), caller, command, environment, totals))
+        code = runner.run(_run(behind_earlier(settings, environment), caller, command, environment, totals, forked))
     click.echo(f"Weftline: {totals}", err=True)
     return code if code >= 0 else 128 - code
 
 
 async def _run(
-    settings: Settings, caller: ChatCaller, command: Sequence[str], environment: Mapping[str, str], totals: Totals
+    settings: Settings,
+    caller: ChatCaller,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    totals: Totals,
+    forked: Pipes | None,
 ) -> int:
-    async with proxy_application(settings, caller, totals.add) as (application, _):
+    async with proxy_application(settings, caller, totals.add, in_own_process=True, forked=forked) as (application, _):
         connections = ConnectionTable()
         server = _Server(bounded_config(settings, application, connections, HOST, 0), connections)
         listening = server.config.bind_socket()

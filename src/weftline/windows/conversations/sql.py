@@ -60,6 +60,16 @@ DELETE FROM proxied_outputs WHERE tenant = $1 AND conversation = $2 AND created_
         SELECT created_at FROM proxied_outputs WHERE tenant = $1 AND conversation = $2 ORDER BY created_at LIMIT $4
     ) AS oldest)
 """
+# Of calls whose conversation was never recorded: nothing else would remove them.
+_PRUNE_UNRECORDED = tuple(
+    f"""
+    DELETE FROM {table} WHERE tenant = $1 AND session_id = '' AND created_at < $2 AND created_at <= (
+        SELECT MAX(created_at) FROM (
+            SELECT created_at FROM {table} WHERE tenant = $1 AND session_id = '' ORDER BY created_at LIMIT $3
+        ) AS oldest)
+    """  # noqa: S608 - constants
+    for table in ("proxied_edits", "proxied_outputs")
+)
 _FIND_OUTPUTS = """
 SELECT handle, content FROM proxied_outputs
 WHERE tenant = $1 AND agent_id = $2 AND handle {among_texts}$3{end_among_texts} AND NOT EXISTS (
@@ -150,6 +160,10 @@ class EditStore(SqlStore):
         """Delete about this many of the oldest whole answers from before a time; return how many."""
         return await self._tx.changed(_PRUNE_ANSWERS, self._tenant, _GATEWAY, before, limit)
 
+    async def prune_unrecorded(self, before: int, limit: int) -> int:
+        """Delete about this many of the oldest edits, and whole texts, from before a time that belong to no session."""
+        return max([await self._tx.changed(prune, self._tenant, before, limit) for prune in _PRUNE_UNRECORDED])
+
     async def outputs(self, agent_id: str, handles: Iterable[str]) -> dict[str, str]:
         """Return the whole texts of an agent with these handles.
 
@@ -168,10 +182,14 @@ class EditStore(SqlStore):
 
 
 async def tenants_with_answers_before(before: int, transaction: Transaction) -> list[str]:
-    """Return the tenants with whole answers from before a time."""
+    """Return the tenants with whole answers from before a time, or with what belongs to no session."""
     rows = await transaction.all(
         "SELECT t.tenant FROM tenants t WHERE EXISTS (SELECT 1 FROM proxied_outputs p "
-        "WHERE p.tenant = t.tenant AND p.conversation = $1 AND p.created_at < $2)",
+        "WHERE p.tenant = t.tenant AND p.conversation = $1 AND p.created_at < $2) "
+        "OR EXISTS (SELECT 1 FROM proxied_outputs p "
+        "WHERE p.tenant = t.tenant AND p.session_id = '' AND p.created_at < $2) "
+        "OR EXISTS (SELECT 1 FROM proxied_edits p "
+        "WHERE p.tenant = t.tenant AND p.session_id = '' AND p.created_at < $2)",
         _GATEWAY,
         before,
     )
