@@ -46,6 +46,9 @@ ADAPTERS = (
     ),
     Adapter("deepagents", "deepagents", ("deepagents",), "use-with-deepagents", "deepagents"),
     Adapter("google_adk", "google-adk", ("google_adk",), "use-with-google-adk", "google-adk"),
+    Adapter("autogen", "autogen-agentchat", ("autogen",), "use-with-autogen", "autogen"),
+    Adapter("llama_index", "llama-index-core", ("llama_index",), "use-with-llamaindex", "llama-index"),
+    Adapter("strands", "strands-agents", ("strands",), "use-with-strands", "strands"),
 )
 
 

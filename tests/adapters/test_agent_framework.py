@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +37,7 @@ from weftline.adapters.agent_framework import (
     WeftlineHistoryProvider,
 )
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "three_frameworks.py"
 USAGE: Any = {"input_token_count": 310, "output_token_count": 12, "total_token_count": 322}
 
 
@@ -231,3 +234,23 @@ async def test_an_agent_goes_on_without_weftline_and_its_user_is_warned_once() -
 def test_bad_input_raises_what_the_framework_raises(opened: Weftline, options: Any) -> None:
     with pytest.raises(ValueError, match="must be greater than"):
         WeftlineCompactionStrategy(opened, **options)
+
+
+async def test_an_agent_joins_the_session_of_three_other_frameworks(tmp_path: Path) -> None:
+    await runpy.run_path(str(EXAMPLE))["main"](str(tmp_path))
+    async with Weftline.open(tmp_path) as weftline:
+        await weftline.agent.create("editor", parent_id="planner")
+        editor = weftline.acting_as("editor")
+        provider = WeftlineContextProvider(editor, session_id="launch", strict=True)
+        client = ScriptedClient("Good.")
+        await Agent(client, name="editor", context_providers=[provider]).run("Check the announcement of release 4.")
+        (sent, _) = client.sent[0]
+        # What the planner in LangGraph, the researcher in OpenAI's SDK and the writer in Pydantic AI wrote.
+        for text_of_another in (
+            "Announce release 4 on Friday",
+            "Release 4 starts in half the time",
+            "Friday! Release 4",
+        ):
+            assert text_of_another in text(sent)
+        windows = {each.agent_id for each in (await weftline.window.list("launch")).windows}
+        assert windows == {"planner", "researcher", "writer", "editor"}

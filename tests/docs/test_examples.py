@@ -20,8 +20,11 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Guides whose framework is not in the development environment: make adapters runs them.
 LARGE_FRAMEWORKS = {
     "use-with-agent-framework": "agent_framework",
+    "use-with-autogen": "autogen_core",
     "use-with-deepagents": "deepagents",
     "use-with-google-adk": "google.adk",
+    "use-with-llamaindex": "llama_index.core",
+    "use-with-strands": "strands",
 }
 # test_write_an_operation.py runs this page in an application that has its operation.
 TESTED_ELSEWHERE = ROOT / "docs" / "guides" / "write-a-new-operation.md"

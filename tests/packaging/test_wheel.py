@@ -37,9 +37,12 @@ FRAMEWORKS = {"anthropic", "langchain", "langgraph", "openai-agents", "pydantic-
 # Those that make adapters installs into environments of their own, so that they are not locked.
 LARGE_FRAMEWORKS = {
     "agent-framework": "agent-framework-core",
+    "autogen": "autogen-agentchat",
     "claude-agent-sdk": "claude-agent-sdk",
     "deepagents": "deepagents",
     "google-adk": "google-adk",
+    "llama-index": "llama-index-core",
+    "strands": "strands-agents",
 }
 SERVER_MODULES = {"jinja2", "mcp", "mcp_types", "sse_starlette", "starlette", "uvicorn", "valkey"}
 IN_PROCESS = """
