@@ -24,11 +24,11 @@ from benchmarks.harness import SECOND_IN_MICROS, Row
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weftline.access.model import encode_patterns
 from weftline.app import wiring
 from weftline.kernel.clock import to_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
-from weftline.storage.sql.events import SqlOutbox
+from weftline.kernel.outbox import Outbox
+from weftline.kernel.patterns import encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -67,7 +67,7 @@ FROM tenants WHERE tenant = $1
 """
 
 
-class OutboxWithoutRecords(SqlOutbox):
+class OutboxWithoutRecords(Outbox):
     """An outbox that writes events without the columns of records."""
 
     __slots__ = ()
@@ -103,7 +103,7 @@ class Side(NamedTuple):
     """One side of the comparison, and its PostgreSQL database if any."""
 
     app: App
-    outbox: type[SqlOutbox]
+    outbox: type[Outbox]
     database: str | None
 
     def cost(self, operation: str, correlation: Correlation, calls: int) -> Callable[[], Awaitable[float]]:
@@ -117,7 +117,7 @@ class Side(NamedTuple):
 
         async def measure() -> float:
             start = next(numbers) * _CALLERS * calls
-            with patch.object(wiring, "SqlOutbox", self.outbox):
+            with patch.object(wiring, "Outbox", self.outbox):
                 before = self._cpu_seconds()
                 await asyncio.gather(*(caller(start + first * calls) for first in range(_CALLERS)))
                 return (self._cpu_seconds() - before) / (_CALLERS * calls) * SECOND_IN_MICROS
@@ -156,7 +156,7 @@ async def _on_sqlite(sizes: Sizes) -> list[Row]:
         with _connected(theirs) as connection:
             for statement in _DROP_RECORDS:
                 connection.execute(statement)
-        sides = Side(await open_app(ours), SqlOutbox, None), Side(await open_app(theirs), OutboxWithoutRecords, None)
+        sides = Side(await open_app(ours), Outbox, None), Side(await open_app(theirs), OutboxWithoutRecords, None)
         return await _measure("sqlite", *sides, sizes)
 
 
@@ -171,7 +171,7 @@ async def _on_postgres(sizes: Sizes) -> list[Row]:
             await connection.execute(statement)
         await connection.close()
         sides = (
-            Side(await open_app(ours), SqlOutbox, "ours"),
+            Side(await open_app(ours), Outbox, "ours"),
             Side(await open_app(theirs), OutboxWithoutRecords, "theirs"),
         )
         return await _measure("postgres", *sides, sizes)

@@ -24,6 +24,7 @@ from weftline.indexing.sql import CollectionStore
 from weftline.insight.alerts.sql import AlertStore
 from weftline.insight.metrics import MetricHistoryStore
 from weftline.kernel.job_store import JobStore
+from weftline.kernel.outbox import Outbox
 from weftline.knowledge.source_store import SourceStore
 from weftline.knowledge.sql import DocumentStore, DomainStore
 from weftline.models.sql import BudgetStore, TokenFactorStore, UsageStore
@@ -32,6 +33,7 @@ from weftline.prompts.tools.sql import SelectionStore, StepStore, ToolStore
 from weftline.records.sql import RecordStore
 from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.guardrails.model import HitStore
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.events.webhooks import WebhookStore
 from weftline.sessions.messages.sql import InboxStore
 from weftline.sessions.messages.store import MessageStore
@@ -42,7 +44,6 @@ from weftline.state.layers.sql import LayerStore
 from weftline.state.memory.sql import MemoryStore
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.database import Scope, connect
-from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.sql import WindowStore
 
@@ -87,7 +88,7 @@ class SqlStores:
             "documents": DocumentStore,
             "domains": DomainStore,
             "entries": EntryStore,
-            "events": SqlEventStore,
+            "events": EventStore,
             "hits": HitStore,
             "jobs": JobStore,
             "layers": LayerStore,
@@ -99,8 +100,8 @@ class SqlStores:
             "messages": MessageStore,
             "model_migrations": ModelMigrationStore,
             "objects": ObjectIndex,
-            "outbox": lambda transaction: SqlOutbox(transaction, clock),
-            "past": lambda transaction: SqlOutbox(transaction, clock),
+            "outbox": lambda transaction: Outbox(transaction, clock),
+            "past": lambda transaction: Outbox(transaction, clock),
             "plans": PlanStore,
             "policies": PolicyStore,
             "receipts": ReceiptStore,

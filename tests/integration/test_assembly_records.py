@@ -19,8 +19,8 @@ from weftline.records.model import decode_record
 from weftline.records.schemas import Redaction
 from weftline.records.sql import RecordStore
 from weftline.records.vocabulary import OmissionReason
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore
 
 CLASSES = [
     "context.surface.created",
@@ -140,7 +140,7 @@ async def test_the_events_of_an_assembly_are_cloud_events_that_name_its_records(
     await ingest(world.analysis, {"content": "What happened?"})
     before = await world.last_event()
     answer = await assemble(world.analysis)
-    log = await world.app.database.read(Scope(world.tenant), lambda tx: SqlEventStore(tx).after(before, None, 100))
+    log = await world.app.database.read(Scope(world.tenant), lambda tx: EventStore(tx).after(before, None, 100))
     published = [msgspec.to_builtins(to_cloud_event(each, "urn:weftline:test")) for each in log]
     published = [each for each in published if each["type"] != "weftline.search.low_relevance"]
     assert [each["type"] for each in published] == CLASSES

@@ -18,8 +18,8 @@ from support.windows import create, ingest, message
 from support.world import SESSION, refused
 from weftline.records.event_classes import to_cloud_event
 from weftline.records.model import decode_record
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore
 from weftline.windows.compaction.model import CompactedView
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def test_the_events_are_cloud_events(world: World) -> None:
     before = await world.last_event()
     await compact(world.planner, first_two)
     log = await world.app.database.read(
-        Scope(world.tenant), lambda tx: SqlEventStore(tx).numbered(range(before + 1, before + 4))
+        Scope(world.tenant), lambda tx: EventStore(tx).numbered(range(before + 1, before + 4))
     )
     sent = [msgspec.json.decode(msgspec.json.encode(to_cloud_event(each, "urn:weftline:here"))) for each in log]
     assert [each["type"] for each in sent] == [

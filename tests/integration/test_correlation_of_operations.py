@@ -10,8 +10,8 @@ from support.world import SESSION, wire_form
 from weftline.app.dispatch import CallContext
 from weftline.kernel.correlation import Correlation
 from weftline.sessions.events.model import EventQuery
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -62,7 +62,7 @@ async def call_in_turn(caller: Caller, operation: str, raw: dict[str, Any]) -> A
 
 async def events_after(world: World, seq: int) -> list[StoredEvent]:
     return list(
-        await world.app.database.read(Scope(world.tenant), lambda tx: SqlEventStore(tx).find(EventQuery(), seq, 1_000))
+        await world.app.database.read(Scope(world.tenant), lambda tx: EventStore(tx).find(EventQuery(), seq, 1_000))
     )
 
 

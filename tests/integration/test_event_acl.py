@@ -103,6 +103,6 @@ async def test_boards_without_acls_are_read_without_looking_up_keys(
     async def fail(*_: object) -> Any:
         raise AssertionError("looked up")
 
-    monkeypatch.setattr("weftline.storage.sql.events.later_key_acls", fail)
+    monkeypatch.setattr("weftline.sessions.events.sql.later_key_acls", fail)
     await world.planner.write("plan", "open")
     assert await seen(world.analysis) == [("written", 1)]

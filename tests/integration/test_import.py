@@ -23,10 +23,10 @@ from weftline.exchange.transfer.bundle_format import (
 )
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.events import NewEvent
+from weftline.kernel.outbox import Outbox
 from weftline.records.schemas import Redaction
 from weftline.records.sql import RecordStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -768,7 +768,7 @@ async def test_a_reimport_is_recognised_among_many_events(world: World, importer
     event = NewEvent(type="context.exported", session_id=SESSION, subject=SESSION, actor="orchestrator")
 
     async def publish(transaction: Transaction) -> None:
-        await SqlOutbox(transaction, world.clock).publish(*[event] * 1_001)
+        await Outbox(transaction, world.clock).publish(*[event] * 1_001)
 
     await world.app.database.write(Scope(world.tenant), publish)
     bundle = await transferred(world, importer)

@@ -28,8 +28,9 @@ from weftline.history.model import (
     no_line,
 )
 from weftline.kernel.clock import Clock, to_micros
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
 

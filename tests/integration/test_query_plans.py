@@ -25,11 +25,13 @@ import weftline.indexing.embeddings
 import weftline.indexing.model_migration
 import weftline.indexing.sql
 import weftline.kernel.job_store
+import weftline.kernel.outbox
 import weftline.knowledge.source_store
 import weftline.knowledge.sql
 import weftline.models.sql
 import weftline.records.sql
 import weftline.sessions.erasure
+import weftline.sessions.events.sql
 import weftline.sessions.events.webhooks
 import weftline.sessions.messages.sql
 import weftline.sessions.messages.store
@@ -37,7 +39,6 @@ import weftline.sessions.sql
 import weftline.state.agent_context.sql
 import weftline.state.board.sql
 import weftline.state.memory.sql
-import weftline.storage.sql.events
 import weftline.storage.sql.session_index
 from weftline import Weftline
 from weftline.kernel.clock import SystemClock
@@ -56,10 +57,11 @@ STORES = (
     weftline.state.agent_context.sql,
     weftline.indexing.embeddings,
     weftline.models.sql,
-    weftline.storage.sql.events,
+    weftline.sessions.events.sql,
     weftline.storage.sql.session_index,
     weftline.history.lines,
     weftline.kernel.job_store,
+    weftline.kernel.outbox,
     weftline.knowledge.sql,
     weftline.knowledge.source_store,
     weftline.sessions.messages.sql,
@@ -157,13 +159,13 @@ async def test_every_statement_uses_an_index_beyond_the_tenant(module: ModuleTyp
         assert not scans, sql
 
 
-@pytest.mark.parametrize("column", [name for name in weftline.storage.sql.events._SEARCHES if name is not None])
+@pytest.mark.parametrize("column", [name for name in weftline.sessions.events.sql._SEARCHES if name is not None])
 async def test_event_queries_use_the_index_of_their_filter(column: str, tmp_path: Path) -> None:
     async with Weftline.open(tmp_path):
         pass
     database = apsw.Connection(str(tmp_path / "weftline.db"))
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    sql = weftline.storage.sql.events._SEARCHES[column].format_map(DIALECT)
+    sql = weftline.sessions.events.sql._SEARCHES[column].format_map(DIALECT)
     values = [None] * len(set(re.findall(r"\$\d+", sql)))
     step, *members = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
     # The members of the event's session.

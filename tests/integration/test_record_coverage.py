@@ -15,8 +15,8 @@ from weftline.app.dispatch import CallContext
 from weftline.app.registry import all_operations
 from weftline.kernel.operation import Effect
 from weftline.records.event_classes import event_class_of
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore
 from weftline.windows.compaction.model import CompactedView
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class OperationLog:
         answer = await caller.call(operation, **raw)
         self.named |= {agent_id for _, agent_id in named_agents(answer)}
         log = await self.world.app.database.read(
-            Scope(self.world.tenant), lambda tx: SqlEventStore(tx).after(before, None, 100)
+            Scope(self.world.tenant), lambda tx: EventStore(tx).after(before, None, 100)
         )
         self.named |= {recorded.event.agent_id for recorded in log}
         self.published.setdefault(operation, []).extend(recorded.event for recorded in log)

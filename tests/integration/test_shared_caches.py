@@ -36,7 +36,7 @@ LISTED = {
     "weftline.app.guardrails._short": "name",
     "weftline.providers.prices._priced_model": "name",
     "weftline.kernel.identity.named_types": "name",
-    "weftline.access.model.decode_audience": "name",
+    "weftline.kernel.patterns.decode_audience": "name",
     "weftline.history.line_signatures._private_key": "code",
 }
 

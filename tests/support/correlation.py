@@ -8,8 +8,8 @@ from urllib.parse import quote
 from weftline.kernel.correlation import Correlation
 from weftline.records.event_classes import to_cloud_event
 from weftline.sessions.events.model import EventQuery
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from weftline.app.app import App
@@ -36,9 +36,7 @@ CORRELATION = Correlation(turn_id=TURN, task_id=TASK, tool_call_id=TOOL_CALL, tr
 
 async def events_of(app: App, tenant: str, **wanted: str) -> list[StoredEvent]:
     """Return the events with these correlation ids."""
-    return list(
-        await app.database.read(Scope(tenant), lambda tx: SqlEventStore(tx).find(EventQuery(**wanted), 0, 1_000))
-    )
+    return list(await app.database.read(Scope(tenant), lambda tx: EventStore(tx).find(EventQuery(**wanted), 0, 1_000)))
 
 
 async def the_event(app: App, tenant: str = "default", **wanted: str) -> StoredEvent:

@@ -15,9 +15,9 @@ from weftline.access.sql import AccessStore
 from weftline.app.app import App
 from weftline.app.dispatch import CallContext
 from weftline.kernel.errors import WeftlineError
+from weftline.sessions.events.sql import EventStore
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -288,7 +288,7 @@ class World:
         await self.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
 
     async def last_event(self, tenant: str | None = None) -> int:
-        return await self.app.database.read(Scope(tenant or self.tenant), lambda tx: SqlEventStore(tx).last_seq())
+        return await self.app.database.read(Scope(tenant or self.tenant), lambda tx: EventStore(tx).last_seq())
 
     async def epoch(self) -> int | None:
         return await self.app.database.read(Scope(self.tenant), lambda tx: AccessStore(tx).epoch())

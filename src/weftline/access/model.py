@@ -6,14 +6,13 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from weftline.kernel.errors import Conflict, NotFound, Rejected
 from weftline.kernel.fields import NAME_PATTERN, is_name, new_id
-from weftline.kernel.identity import ANYONE, EVERYONE, Actor, Permission, PrincipalKind, participant_name
+from weftline.kernel.identity import EVERYONE, Actor, Permission, PrincipalKind, participant_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -307,29 +306,3 @@ class TokenCodec(Protocol):
     def decode(self, token: str, secret: bytes) -> Mapping[str, Any] | None:
         """Return the claims if the signature is valid; None otherwise."""
         ...
-
-
-# Encoding of ACL patterns in a column.
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(tuple[str, ...])
-
-
-def encode_patterns(patterns: tuple[str, ...]) -> str | None:
-    """Encode an ACL; NULL means everyone, the most common case."""
-    return None if patterns == ANYONE else _encoder.encode(patterns).decode()
-
-
-def decode_patterns(text: str | None) -> tuple[str, ...]:
-    return ANYONE if text is None else _decoder.decode(text)
-
-
-def encode_audience(patterns: tuple[str, ...]) -> str:
-    """Encode the audience of a session: its creator and its members."""
-    return _encoder.encode(patterns).decode()
-
-
-# Cached: every call on a board and every event of a session decodes one, and there are few different ones.
-@lru_cache(maxsize=10_000)
-def decode_audience(text: str) -> tuple[str, ...]:
-    return _decoder.decode(text)

@@ -6,8 +6,9 @@ import msgspec
 
 from weftline.access.plans import ALLOWANCES, QUOTA_NEAR, Allowance, DefaultPlan, QuotaUse
 from weftline.access.sql import PlanStore
-from weftline.kernel.events import TENANT_SUBJECT, AlertPort, AlertSubject, NewEvent, Outbox, agent_subject
+from weftline.kernel.events import TENANT_SUBJECT, AlertPort, AlertSubject, NewEvent, agent_subject
 from weftline.kernel.identity import CLEARANCE, HIGHEST_CLEARANCE, PRINCIPAL, TEAM, USER, Actor
+from weftline.kernel.outbox import Outbox
 
 # The plan of the caller's tenant.
 

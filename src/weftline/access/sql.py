@@ -14,7 +14,7 @@ from weftline.kernel.transaction import SqlStore
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weftline.kernel.transaction import Row, Transaction
+    from weftline.kernel.transaction import Row
 from weftline.access.plans import AssignedPlan
 
 _PRINCIPAL = """
@@ -67,7 +67,6 @@ _FOREIGN_TYPE = """
 SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND (kind = 'human' OR (root_id <> $3 AND NOT EXISTS (
     SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND root_id = $3 AND disabled_at IS NULL))) LIMIT 1
 """
-_NAME_TYPE = "INSERT INTO named_types (tenant, agent_type, named_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 _TYPE_NAMED_BY_OTHERS = """
 SELECT 1 FROM named_types n
 WHERE n.tenant = $1 AND n.agent_type {among_texts}$2{end_among_texts} AND NOT EXISTS (
@@ -186,13 +185,6 @@ INSERT INTO tenant_plans (tenant, plan, limits, since) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, limits = excluded.limits, since = excluded.since
 """
 _limits = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-async def note_named_types(transaction: Transaction, types: Iterable[str], named_by: str) -> None:
-    """Note agent types that an ACL names, and the principal that wrote it."""
-    rows = [(transaction.tenant, agent_type, named_by) for agent_type in sorted(types)]
-    if rows:
-        await transaction.many(_NAME_TYPE, rows)
 
 
 class AccessStore(SqlStore):

@@ -96,6 +96,7 @@ from weftline.search.pulled_memory import PulledTexts
 from weftline.search.retriever import Retriever
 from weftline.sessions.events.model import SESSION_END_EVENTS, EventPage
 from weftline.sessions.events.operations import Events, ReadEvents
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.messages.search import Searcher
 from weftline.sessions.messages.transcript import Transcripts
 from weftline.settings import InvalidSetting, Settings
@@ -104,7 +105,6 @@ from weftline.state.layers.rules import RuleLoader, TenantRules
 from weftline.state.memory.model import MemoryLimits
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.database import AccessChanged, Scope, connect
-from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.signature_check import removed_lines
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.windows.compaction.compactor import Compactor
@@ -533,7 +533,7 @@ class App:
         """Return the seq of the tenant's latest event."""
         actor = await self.identify(context)
         scope = Scope(actor.tenant, principal=actor.path)
-        return await self.database.read(scope, lambda transaction: SqlEventStore(transaction).last_seq())
+        return await self.database.read(scope, lambda transaction: EventStore(transaction).last_seq())
 
     async def event_source(self, context: CallContext) -> str:
         """Return the CloudEvents source of the caller's tenant."""

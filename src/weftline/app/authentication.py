@@ -16,9 +16,9 @@ from weftline.access.sql import AccessStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidApiKey, TokenExpired
 from weftline.kernel.fair_queue import FairSlots
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -188,7 +188,7 @@ class SessionAclCache:
 
     async def of(self, transaction: Transaction) -> _TenantSessions:
         """Return the sessions of the transaction's tenant, at its snapshot or newer."""
-        tenant, seq = transaction.tenant, await SqlEventStore(transaction).last_seq()
+        tenant, seq = transaction.tenant, await EventStore(transaction).last_seq()
         known = self._tenants.get(tenant)
         if known is None or await _is_too_old(known.seq, seq, transaction):
             known = await _all(transaction, seq)
@@ -211,7 +211,7 @@ async def _is_too_old(known: int, seq: int, transaction: Transaction) -> bool:
     """Tell whether the events since a number are too many to catch up on, or no longer all there."""
     if abs(known - seq) > _MAX_CATCH_UP:
         return True
-    return known < seq and known < await SqlEventStore(transaction).pruned_seq()
+    return known < seq and known < await EventStore(transaction).pruned_seq()
 
 
 async def _all(transaction: Transaction, seq: int) -> _TenantSessions:

@@ -17,10 +17,10 @@ from weftline.kernel.identity import ANYONE
 from weftline.kernel.packed_text import LoopTurns
 from weftline.kernel.ports import decrement
 from weftline.sessions.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage, is_about_a_key
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.model import find_session
 from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
-from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -242,7 +242,7 @@ class LiveFeed:
     async def source(self, tenant: str) -> str:
         source = self._sources.get(tenant)
         if source is None:
-            source = await self._database.read(Scope(tenant), lambda transaction: SqlEventStore(transaction).source())
+            source = await self._database.read(Scope(tenant), lambda transaction: EventStore(transaction).source())
             if len(self._sources) >= _MAX_SOURCES:
                 self._sources.clear()
             self._sources[tenant] = source
@@ -426,7 +426,7 @@ class _Tail:
         """Return the last event that retention deleted, if it comes after ``seq``."""
         if seq >= self._cached_after:
             return None
-        pruned = await self._database.read(Scope(self._tenant), lambda tx: SqlEventStore(tx).pruned_seq())
+        pruned = await self._database.read(Scope(self._tenant), lambda tx: EventStore(tx).pruned_seq())
         return pruned if pruned > seq else None
 
     async def after(self, seq: int, actor: Actor, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
@@ -440,7 +440,7 @@ class _Tail:
         end = self._end
         older = await self._database.read(
             caller_scope(actor),
-            lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE_SIZE),
+            lambda transaction: EventStore(transaction).after(seq, session_id, _PAGE_SIZE),
             heavy=True,
         )
         known = [recorded for recorded in older if recorded.event.seq <= end]
@@ -468,7 +468,7 @@ class _Tail:
             raise AccessChanged
 
     async def _catch_up(self, transaction: Transaction) -> None:
-        store = SqlEventStore(transaction)
+        store = EventStore(transaction)
         self._epoch = await AccessStore(transaction).epoch() or 0
         end = await store.last_seq()
         if self._end < 0 or end - self._end > _MAX_RECENT:
@@ -486,7 +486,7 @@ class _Tail:
                 self._drop_before(readdressed[-1])
         self._end = end
 
-    async def _reread_closed(self, new: Sequence[StoredEvent], store: SqlEventStore) -> None:
+    async def _reread_closed(self, new: Sequence[StoredEvent], store: EventStore) -> None:
         """Read the cached events of keys again whose ACL is another one now."""
         changed = {about for recorded in new if (about := self._noted_acl(recorded)) is not None}
         cached = [known.event.seq for known in self._recent if _key_of(known.event) in changed] if changed else []

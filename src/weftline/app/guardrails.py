@@ -14,12 +14,12 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import CLEARANCE, PERMISSION, Permission
+from weftline.kernel.outbox import Outbox
 from weftline.safety.guardrails.model import TEAM as TEAM_LEVEL
 from weftline.safety.guardrails.model import HitCount, HitStore, RuleKey
 from weftline.safety.guardrails.rules import Counts
 from weftline.state.layers.rules import RuleLoader
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlOutbox
 from weftline.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class BufferedHits:
 
         async def write(transaction: Transaction) -> None:
             await HitStore(transaction).add(hits)
-            await SqlOutbox(transaction, self._clock).publish(*published)
+            await Outbox(transaction, self._clock).publish(*published)
 
         await database.write(Scope(tenant), write)
 

@@ -21,8 +21,8 @@ from weftline.app.security_events import audit_row, violation_event
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import RateLimited, WeftlineError
 from weftline.kernel.fields import new_ordered_id
+from weftline.kernel.outbox import Outbox
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.events import SqlOutbox
 from weftline.storage.sql.tenants import operator_tenant
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class CallAuditTrail:
 
     def __init__(self, transaction: Transaction, actor: Actor, clock: Clock) -> None:
         self._store = AuditStore(transaction)
-        self._outbox = SqlOutbox(transaction, clock, actor.correlation, actor.principal_id)
+        self._outbox = Outbox(transaction, clock, actor.correlation, actor.principal_id)
         self._actor = actor
         self._clock = clock
 
@@ -157,7 +157,7 @@ class Auditor:
         async def write(transaction: Transaction) -> None:
             await AuditStore(transaction).add(row)
             if event is not None:
-                outbox = SqlOutbox(transaction, self._clock, actor.correlation, actor.principal_id)
+                outbox = Outbox(transaction, self._clock, actor.correlation, actor.principal_id)
                 await outbox.publish(event)
 
         await self._database.write(Scope(tenant, principal=actor.path), write)
@@ -267,7 +267,7 @@ class Refusals:
             async def write(transaction: Transaction) -> None:
                 await AuditStore(transaction).add(row)
                 if event is not None:
-                    await SqlOutbox(transaction, self._clock).publish(event)
+                    await Outbox(transaction, self._clock).publish(event)
 
             await self._database.write(Scope(named), write)
 

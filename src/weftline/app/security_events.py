@@ -11,9 +11,9 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.events import NewEvent
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import CLEARANCE, HUMAN, PERMISSION, SYSTEM_ID, Permission, PrincipalKind, system_actor
+from weftline.kernel.outbox import Outbox
 from weftline.sessions.sql import SessionStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -108,7 +108,7 @@ class AgentTermination:
         if ended > _MAX_TERMINATED:
             await self._disable(tx, actor, f"It was refused in {_MAX_TERMINATED} sessions.")
         await self._record(tx, actor, "session.terminate", session.session_id, reason)
-        await SqlOutbox(tx, self._clock).publish(
+        await Outbox(tx, self._clock).publish(
             NewEvent(
                 type="session.terminated",
                 session_id=session.session_id,

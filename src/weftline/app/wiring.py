@@ -38,9 +38,10 @@ from weftline.insight.guidance import AllowedOperations
 from weftline.insight.metrics import MetricsSource
 from weftline.kernel.clock import Clock
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
-from weftline.kernel.events import AlertPort, Outbox
+from weftline.kernel.events import AlertPort
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.identity import Actor, Approval
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.ports import Cooperative, TokenCounters, Transactions
 from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.domains import DomainAuditFilter
@@ -65,7 +66,7 @@ from weftline.safety.trust.model import TrustPolicies
 from weftline.safety.trust.scanner import ContentScanner, Verdicts
 from weftline.search.persistent_memory import KnownSessions, Lag
 from weftline.search.retriever import Retriever
-from weftline.sessions.events.model import EventImport, EventStore, Feed
+from weftline.sessions.events.model import Feed
 from weftline.sessions.events.webhooks import WebhookSender
 from weftline.sessions.messages.search import Searcher
 from weftline.sessions.messages.store import MessagePages, ReplyObserver
@@ -76,7 +77,6 @@ from weftline.state.layers.rules import LayersAndMemoryOfTeams, RuleLoader, Tena
 from weftline.state.layers.service import LayerTexts
 from weftline.state.layers.sql import LayerStore
 from weftline.state.memory.model import MemoryLimits
-from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.windows.agent_settings import SettingsCache
 from weftline.windows.compaction.model import FactCache, ViewCache
@@ -194,7 +194,6 @@ class Singletons:
 
 # Stores of ports, created for the transaction of each call; those of a class are built by their class.
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
-    EventStore: SqlEventStore,
     Lag: IndexLag,
 }
 
@@ -288,8 +287,7 @@ class Container:
             Actor: lambda call: call.actor,
             AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
             Cooperative: lambda call: call.transaction,
-            Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
-            EventImport: lambda call: SqlOutbox(call.transaction, clock),
+            Outbox: lambda call: Outbox(call.transaction, clock, call.correlation, call.principal_id),
             CallVerdicts: lambda call: call.verdicts,
             LineKeys: lambda call: LineSignatures(call.transaction, signing_secret),
             LayerStore: lambda call: LayerStore(call.transaction, signing_secret),

@@ -19,9 +19,10 @@ from weftline.history.lines import LineStore
 from weftline.history.model import LATEST, Version, trunk_of
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import NotFound, WeftlineError
-from weftline.kernel.events import NewEvent, Outbox
+from weftline.kernel.events import NewEvent
 from weftline.kernel.guards import ImpliedCall
 from weftline.kernel.identity import HUMAN, PERMISSION, Actor, Permission
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.ports import Cooperative
 from weftline.knowledge.documents import Documents
 from weftline.knowledge.domains import Domains
@@ -35,7 +36,8 @@ from weftline.records.schemas import ITEM_TYPE, Redaction
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate
 from weftline.safety.trust.model import DERIVED, Source, Trust, TrustLabel, data_source, default_trust
-from weftline.sessions.events.model import EventQuery, EventStore
+from weftline.sessions.events.model import EventQuery
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.messages.transcript import TranscriptWriter
 from weftline.sessions.recorder import index_keys

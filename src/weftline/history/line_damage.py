@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.access.model import decode_patterns
 from weftline.history.line_kinds import is_main_board, is_signed, session_of
 from weftline.history.line_signatures import LineSignatures
 from weftline.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
 from weftline.history.version_lookup import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
 from weftline.kernel.packed_text import unpack
+from weftline.kernel.patterns import decode_patterns
 from weftline.safety.trust.model import decode_label
 
 if TYPE_CHECKING:

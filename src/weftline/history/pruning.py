@@ -15,9 +15,10 @@ from weftline.history.retention_rules import Pruning, describe_rule, pruning_rul
 from weftline.history.sql import PruningLog, RetentionStore
 from weftline.history.store import Limits, PruneCursor
 from weftline.kernel.clock import DAY_MICROS, Clock, to_micros
-from weftline.kernel.events import NewEvent, Outbox
+from weftline.kernel.events import NewEvent
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import PERMISSION, Permission
+from weftline.kernel.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

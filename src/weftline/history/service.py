@@ -15,9 +15,9 @@ from weftline.history.sql import CheckoutStore, ReviewStore
 from weftline.history.three_way import state_by_key, states_apart
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied, Unavailable, WeftlineError
-from weftline.kernel.events import Outbox
 from weftline.kernel.fields import is_name
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.safety.trust.gate import ContentGate
 
 if TYPE_CHECKING:

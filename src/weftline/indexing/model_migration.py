@@ -14,8 +14,9 @@ from weftline.indexing.embeddings import Model, TenantModelStore, models_to_fill
 from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import Conflict, NotFound
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import PERMISSION, Actor, Permission
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from weftline.search.session_indexer import (
     PreparedChange,
 )
 from weftline.search.session_item_text import chunks_of
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.session_index import events_pending, largest_backlog, tenants_reindexing, tenants_with_backlog
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
@@ -381,7 +381,7 @@ class SessionIndexing:
 async def _long_log(transaction: Transaction) -> int | None:
     """Return the end of a log that was never indexed and takes more than one step; None for any other."""
     progress = await JobStore(transaction).progress(INDEXING_JOB)
-    last = await SqlEventStore(transaction).last_seq()
+    last = await EventStore(transaction).last_seq()
     is_new = progress is None or not progress.cursor
     return last if is_new and last > EVENT_BATCH_SIZE else None
 

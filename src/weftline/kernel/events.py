@@ -198,30 +198,6 @@ class StoredEvent:
     principal_id: str | None = None
 
 
-class Outbox(Protocol):
-    """Publishes events with the transaction."""
-
-    async def publish(self, *events: NewEvent) -> None:
-        """Add events in order; they become visible when the transaction commits."""
-        ...
-
-    async def last_seq(self) -> int:
-        """Return the seq of the latest event, including those published in this transaction."""
-        ...
-
-    async def readdress(
-        self, event_type: EventType, session_id: str, subject: str, readable_by: tuple[str, ...]
-    ) -> None:
-        """Change the ACL of published events of one subject."""
-        ...
-
-    async def readdress_family(
-        self, family: str, subject: str, participants: tuple[str, ...], readable_by: tuple[str, ...]
-    ) -> None:
-        """Do the same outside sessions, for a subject and its parts, and all types that begin with ``family``."""
-        ...
-
-
 # Alerts as other slices raise them: conditions, subjects and the port.
 
 # What alerts are about. The first two are watched in the background; the others are raised where budgets, quotas,

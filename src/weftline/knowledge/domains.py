@@ -12,8 +12,9 @@ from weftline.access.grants import HIGHEST_CLEARANCE
 from weftline.access.plan_warnings import Plans, QuotaWarnings
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import MAX_COMPARED, close_names
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import CLEARANCE, Actor
+from weftline.kernel.outbox import Outbox
 from weftline.knowledge.model import Domain, DomainNotFound, can_see, may_review
 from weftline.knowledge.sql import DomainStore
 from weftline.safety.trust.gate import ContentGate, IncomingContent

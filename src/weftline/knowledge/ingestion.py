@@ -26,8 +26,8 @@ from weftline.indexing.embeddings import (
 from weftline.indexing.model_migration import models_in_use
 from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, to_micros
-from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.ports import LEASE_MICROS
 from weftline.knowledge.document_review import DocumentHolds, hold_reason
 from weftline.knowledge.document_scan import DocumentScan

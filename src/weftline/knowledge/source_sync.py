@@ -13,8 +13,9 @@ from weftline.access.authentication import identify_local
 from weftline.access.sql import AccessStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import AuthenticationError, InvalidInput
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.knowledge.document_operations import NewDocument
 from weftline.knowledge.documents import DocumentMeta, Documents, PackedContent
 from weftline.knowledge.domains import cleared_for

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.access.model import decode_patterns, encode_patterns
 from weftline.history.erasure import DeferredDeletions, PendingDeletion
 from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.indexing.collections import domain_collection
 from weftline.indexing.sql import in_json
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.identity import named_types
+from weftline.kernel.patterns import decode_patterns, encode_patterns
 from weftline.kernel.transaction import RowLease, SqlStore, placeholders
 from weftline.knowledge.model import Document, Domain, Quarantine
 from weftline.knowledge.source_store import erase_sources

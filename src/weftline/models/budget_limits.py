@@ -8,9 +8,10 @@ import msgspec
 from msgspec import structs
 
 from weftline.kernel.clock import DAY_MICROS, Clock, from_micros, to_micros
-from weftline.kernel.events import AlertPort, AlertSubject, EventType, NewEvent, Outbox
+from weftline.kernel.events import AlertPort, AlertSubject, EventType, NewEvent
 from weftline.kernel.guards import warn_caller
 from weftline.kernel.identity import HIGHEST_CLEARANCE, PERMISSION, PRINCIPAL, Actor, Permission
+from weftline.kernel.outbox import Outbox
 from weftline.models.budgets import (
     AGENT,
     TEAM,

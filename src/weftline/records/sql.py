@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.access.model import decode_patterns, encode_patterns, member_patterns
+from weftline.access.model import member_patterns
 from weftline.kernel.packed_text import pack, text_of
+from weftline.kernel.patterns import decode_patterns, encode_patterns
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.records.refs import Ref
 from weftline.records.schemas import ITEM_TYPE, Redaction, StoredRecord

@@ -19,8 +19,8 @@ from weftline.indexing.collections import MEMORY
 from weftline.indexing.embeddings import TenantModelStore
 from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, to_micros
-from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.knowledge.domains import Domains
 from weftline.knowledge.sql import DocumentStore
 from weftline.records.sql import RecordStore

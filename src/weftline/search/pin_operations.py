@@ -14,9 +14,10 @@ from weftline.indexing.collections import MEMORY, SESSIONS, WHOLE_PLACE, MemoryK
 from weftline.indexing.pins import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound, Pins, may_pin_for_others
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import InvalidInput, NotFound, PermissionDenied
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import ANYONE, PRINCIPAL, USER, Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, Success, operation
+from weftline.kernel.outbox import Outbox
 from weftline.search.persistent_memory import entry_of_item, is_persistent, item_of_entry, readable_places
 from weftline.search.session_cursor import IndexItem
 from weftline.search.session_item_text import ItemText, ItemTexts

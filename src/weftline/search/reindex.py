@@ -13,7 +13,7 @@ from weftline.kernel.job_store import JobStore
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.knowledge.domain_operations import DomainView, Reembed, start_reindex
 from weftline.search.session_cursor import REINDEXING_JOB, ReindexRange, remaining_events, start_session_reindex
-from weftline.sessions.events.model import EventStore
+from weftline.sessions.events.sql import EventStore
 
 # Reindexing of everything searchable: documents, sessions and memories.
 

@@ -29,7 +29,7 @@ from weftline.search.session_cursor import (
     changed_window,
 )
 from weftline.search.session_item_text import ItemText, ItemTexts
-from weftline.sessions.events.model import EventStore
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.messages.model import TranscriptRange
 from weftline.state.agent_context.memory_version import MemoryVersion, changed_addresses
 from weftline.state.memory.model import scope_of

@@ -13,9 +13,10 @@ from weftline.access.model import AgentId, AgentNotFound, actor_for, member_patt
 from weftline.access.sql import AccessStore
 from weftline.access.teams import TeamNotFound
 from weftline.kernel.errors import MAX_COMPARED, Conflict, InvalidInput, PermissionDenied, close_names
-from weftline.kernel.events import NewEvent, Outbox
+from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import ORCHESTRATOR, PRINCIPAL, TEAM, TREE, Actor, Permission, PrincipalKind
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Success, operation
+from weftline.kernel.outbox import Outbox
 from weftline.sessions.model import (
     Session,
     SessionId,

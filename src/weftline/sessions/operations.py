@@ -17,12 +17,13 @@ from weftline.history.line_kinds import line_of
 from weftline.history.lines import LineStore
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.fields import Name, new_session_id
 from weftline.kernel.guards import CheckedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.json_input import Metadata, checked_metadata
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.ports import TokenCounters, Transactions
 from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted, submitted_value

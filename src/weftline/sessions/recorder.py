@@ -11,9 +11,10 @@ from msgspec import UNSET, structs
 
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import Conflict, NotFound
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.fields import new_id
 from weftline.kernel.identity import ANYONE, PRINCIPAL, Actor, principal_of
+from weftline.kernel.outbox import Outbox
 from weftline.records.item_refs import native_ids_of, native_key
 from weftline.records.model import (
     ContextAssembly,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.access.model import decode_audience, encode_audience
 from weftline.history.erasure import LINES, DeferredDeletions, PendingDeletion
 from weftline.history.line_kinds import SESSION, line_kinds, line_of
 from weftline.history.model import Head, branch_of
@@ -14,6 +13,7 @@ from weftline.history.sql import erase_derivations
 from weftline.indexing.collections import SESSIONS, WINDOWS, WindowPlace
 from weftline.indexing.sql import CollectionStore, in_json
 from weftline.kernel.identity import named_types
+from weftline.kernel.patterns import decode_audience, encode_audience
 from weftline.kernel.transaction import SqlStore, batches
 from weftline.models.sql import FORGET_BATCH_SIZE, UsageStore
 from weftline.records.sql import erase_record_items

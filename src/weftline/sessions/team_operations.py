@@ -27,10 +27,11 @@ from weftline.access.teams import (
 )
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import PermissionDenied, SelfModification, close_names
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.fields import ShortText
 from weftline.kernel.identity import PERMISSION, PRINCIPAL, TEAM, Actor, Permission, PrincipalKind
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, Success, operation
+from weftline.kernel.outbox import Outbox
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from weftline.history.model import BranchNotFound, Head
 from weftline.history.sql import CheckoutStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Actor, Permission, PrincipalKind, principal_of
+from weftline.kernel.outbox import Outbox
 from weftline.models.language_models.catalog import Catalog
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate

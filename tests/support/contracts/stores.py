@@ -19,8 +19,8 @@ from weftline.indexing.pins import PinStore
 from weftline.indexing.sql import CollectionStore
 from weftline.insight.alerts.sql import AlertStore
 from weftline.insight.metrics import MetricHistoryStore
-from weftline.kernel.events import Outbox
 from weftline.kernel.job_store import JobStore
+from weftline.kernel.outbox import Outbox
 from weftline.knowledge.source_store import SourceStore
 from weftline.knowledge.sql import DocumentStore, DomainStore
 from weftline.models.sql import BudgetStore, TokenFactorStore, UsageStore
@@ -29,7 +29,7 @@ from weftline.prompts.tools.sql import SelectionStore, StepStore, ToolStore
 from weftline.records.sql import RecordStore
 from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.guardrails.model import HitStore
-from weftline.sessions.events.model import EventImport, EventStore
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.events.webhooks import WebhookStore
 from weftline.sessions.messages.sql import InboxStore
 from weftline.sessions.messages.store import MessageStore
@@ -69,7 +69,7 @@ class ContractStores(Protocol):
     model_migrations: ModelMigrationStore
     objects: ObjectIndex
     outbox: Outbox
-    past: EventImport
+    past: Outbox
     plans: PlanStore
     budgets: BudgetStore
     policies: PolicyStore

@@ -21,6 +21,7 @@ from weftline.jobs.runner import attempt
 from weftline.kernel.events import TENANT_SUBJECT
 from weftline.kernel.identity import ANYONE, system_actor
 from weftline.kernel.job_store import JobStore
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.knowledge.domains import cleared_for, domain_event
 from weftline.knowledge.sql import DomainStore
@@ -30,8 +31,8 @@ from weftline.search_index.segment_file import Damaged
 from weftline.search_index.segment_store import SegmentStore
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView, PgvectorView
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from weftline.app.metrics import Metrics
     from weftline.indexing.collections import CollectionState, IndexedChunk, Removal, VectorSearch
     from weftline.kernel.clock import Clock
-    from weftline.kernel.events import Outbox
     from weftline.kernel.transaction import Transaction
     from weftline.search.model import Audiences, CollectionQuery, View
     from weftline.search_index.segment_store import LoadedSnapshot
@@ -483,7 +483,7 @@ class DamageAlarm:
         self._metrics.count_damaged_index()
 
         async def publish(transaction: Transaction) -> None:
-            actor, outbox = system_actor(tenant), SqlOutbox(transaction, self._clock)
+            actor, outbox = system_actor(tenant), Outbox(transaction, self._clock)
             domain = collection_domain(collection)
             readers = ANYONE if domain is None else await cleared_for(domain, DomainStore(transaction))
             if rows:
@@ -509,7 +509,7 @@ async def _index_again(collection: str, transaction: Transaction, outbox: Outbox
         numbers = {SESSIONS: known.sessions, MEMORY: known.memory, WINDOWS: known.windows}
         numbers[collection] = max(numbers[collection], number)
         replaced = ReindexRange(numbers[SESSIONS], numbers[MEMORY], known.reembed, numbers[WINDOWS])
-        await start_session_reindex(jobs, await SqlEventStore(transaction).last_seq(), replaced)
+        await start_session_reindex(jobs, await EventStore(transaction).last_seq(), replaced)
         return
     domains = DomainStore(transaction)
     domain = await domains.find_locked(name)

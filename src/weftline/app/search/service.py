@@ -19,8 +19,8 @@ from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 from weftline.search.persistent_memory import PendingEvents
 from weftline.search.session_cursor import EMBEDDING_JOB, VectorBacklog, changed_memory, pending_source
 from weftline.search_index.paths import remove_unknown
+from weftline.sessions.events.sql import EventStore
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.session_index import indexed_up_to, is_indexed, unindexed_events
 from weftline.storage.sql.tenants import tenant_names
 
@@ -281,7 +281,7 @@ class BoundedIndexWait:
         """Wait until everything that a tenant has written so far is indexed: for a process that serves one caller."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._seconds
-        last = await self._database.read(Scope(tenant), lambda tx: SqlEventStore(tx).last_seq())
+        last = await self._database.read(Scope(tenant), lambda tx: EventStore(tx).last_seq())
         while loop.time() < deadline and not await self._database.read(Scope(tenant), partial(is_indexed, last=last)):
             self._scheduler.wake(INDEX, 0.0)
             await asyncio.sleep(_POLL_SECONDS)

@@ -59,7 +59,8 @@ from weftline.records.schemas import ReceiptRecords
 from weftline.records.sql import RecordStore
 from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.safety.redaction import Masker
-from weftline.sessions.events.model import EventFilter, EventStore
+from weftline.sessions.events.model import EventFilter
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.model import find_session
 from weftline.sessions.sql import SessionStore

@@ -14,16 +14,19 @@ from weftline.exchange.record_log.lookup import RecordFinder
 from weftline.exchange.record_log.redacted_records import QUOTING
 from weftline.exchange.record_log.sealing import OriginalContent, SealedContents
 from weftline.history.item_ids import MessageItemId, VersionId
+from weftline.history.key_acls import later_acls
 from weftline.history.line_kinds import AGENT, SESSION, has_acls, is_signed, name_in, names_in, prefix_of
 from weftline.history.lines import LineStore
 from weftline.indexing.sql import CollectionStore
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, SelfModification
-from weftline.kernel.events import NewEvent, Outbox
+from weftline.kernel.events import NewEvent
 from weftline.kernel.fields import ShortText
 from weftline.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission, PrincipalKind
 from weftline.kernel.json_input import encode_json_field, raw_json
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weftline.kernel.outbox import Outbox
+from weftline.kernel.patterns import intersect_acls
 from weftline.records.engine_metadata import engine_metadata
 from weftline.records.model import decode_item
 from weftline.records.record_ids import RecordRef, parse_item_id
@@ -41,8 +44,6 @@ from weftline.search.session_cursor import (
 from weftline.sessions.model import SessionNotFound, lock_session
 from weftline.sessions.recorder import RecordNotFound, no_record
 from weftline.state.agent_context.model import audience_of
-from weftline.state.board.board_view import later_acls
-from weftline.state.board.model import intersect_acls
 from weftline.windows.model import decode_event
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from weftline.exchange.transfer.bundle_format import BundleContent, BundleSnapsh
 from weftline.exchange.transfer.envelope_ids import MAX_REFS
 from weftline.history.composite_lines import entry_at
 from weftline.history.item_ids import MessageItemId, VersionId
+from weftline.history.key_acls import KeyVersion
 from weftline.history.line_kinds import SESSION, has_acls, line_of, name_in
 from weftline.history.model import LATEST
 from weftline.history.service import History
@@ -50,11 +51,12 @@ from weftline.records.record_ids import (
 )
 from weftline.records.schemas import StoredRecord
 from weftline.records.sql import RecordStore
-from weftline.sessions.events.model import EventFilter, EventQuery, EventStore
+from weftline.sessions.events.model import EventFilter, EventQuery
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.messages.model import TranscriptRange
 from weftline.sessions.messages.transcript import Transcripts
 from weftline.sessions.recorder import referenced_item_ids
-from weftline.state.board.board_view import KeyVersion, VersionAcl
+from weftline.state.board.board_view import VersionAcl
 from weftline.windows.model import PREFIX, agent_of, content_key, decode_event, encode_whole_event
 from weftline.windows.sql import WindowStore
 from weftline.windows.window_writer import visible_versions

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weftline.access.sql import note_named_types
 from weftline.exchange.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 from weftline.kernel.clock import Clock, optional_datetime, to_micros
 from weftline.kernel.errors import Conflict, Forbidden, NotFound
 from weftline.kernel.fields import Name
 from weftline.kernel.identity import ANYONE, Actor, Permission, named_types, principal_of
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.kernel.outbox import note_named_types
 from weftline.kernel.transaction import SqlStore
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent
 from weftline.safety.trust.model import TrustPolicies

@@ -34,13 +34,14 @@ from weftline.history.model import Author, Commit, Head, new_salt
 from weftline.history.snapshot_quota import SnapshotQuota
 from weftline.indexing.pins import ItemPlace, PinLimitExceeded, Pins
 from weftline.kernel.clock import Clock, from_micros, to_micros
-from weftline.kernel.events import Event, NewEvent, Outbox, StoredEvent
+from weftline.kernel.events import Event, NewEvent, StoredEvent
 from weftline.kernel.identity import ANYONE, Actor, principal_of
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.ports import Cooperative
 from weftline.records.model import ContextItem
 from weftline.records.schemas import StoredRecord
 from weftline.records.sql import RecordStore
-from weftline.sessions.events.model import EventImport, EventStore
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import RecordExists
 from weftline.sessions.sql import SessionStore
@@ -76,7 +77,6 @@ class RestoreStores(msgspec.Struct, frozen=True):
     messages: MessageStore
     records: RecordStore
     events: EventStore
-    event_import: EventImport
     outbox: Outbox
     clock: Clock
     cooperative: Cooperative
@@ -111,7 +111,7 @@ class SessionRestore:
             await self._take(step)
         await stores.messages.set_last_message(session.session_id, self.bundle.last_message, plan.last_sent_at)
         # Reserving event numbers blocks other writers until the commit, so events come last.
-        self._first_event = await stores.event_import.reserve(self.bundle.counts["events"])
+        self._first_event = await stores.outbox.reserve(self.bundle.counts["events"])
         for step in plan.events:
             await self._take(step)
         if session.archived_at is not None:
@@ -140,7 +140,7 @@ class SessionRestore:
             case NewRedactions(redactions):
                 await stores.records.redact(*redactions)
             case NewEvents(events):
-                await stores.event_import.republish([self._numbered(each) for each in events])
+                await stores.outbox.republish([self._numbered(each) for each in events])
             case NewRecords(records):
                 await self._store_records(records)
         await stores.cooperative.yield_to_loop()
@@ -208,7 +208,7 @@ class SessionRestore:
     async def _with_events(self, rows: Sequence[StoredRecord]) -> list[StoredRecord]:
         """Return the rows with numbers of events; those without an event in the bundle get one."""
         without_event = sum(row.seq == NO_EVENT for row in rows)
-        number = await self.stores.event_import.reserve(without_event) if without_event else 0
+        number = await self.stores.outbox.reserve(without_event) if without_event else 0
         numbered = []
         for row in rows:
             if row.seq == NO_EVENT:
@@ -217,7 +217,7 @@ class SessionRestore:
             else:
                 numbered.append(structs.replace(row, seq=self._first_event + row.seq))
         added = [new for old, new in zip(rows, numbered, strict=True) if old.seq == NO_EVENT]
-        await self.stores.event_import.republish([self._added_event(row) for row in added])
+        await self.stores.outbox.republish([self._added_event(row) for row in added])
         return numbered
 
     def _added_event(self, row: StoredRecord) -> StoredEvent:

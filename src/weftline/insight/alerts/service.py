@@ -30,9 +30,10 @@ from weftline.insight.alerts.model import (
 from weftline.insight.alerts.sql import AgentCalls, AlertReader, AlertStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied
-from weftline.kernel.events import TENANT_SUBJECT, AlertSubject, NewEvent, Outbox, agent_subject
+from weftline.kernel.events import TENANT_SUBJECT, AlertSubject, NewEvent, agent_subject
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import Actor, PrincipalKind
+from weftline.kernel.outbox import Outbox
 from weftline.models.budgets import period_start
 from weftline.state.agent_context.settings import AlertSettings, ResolvedAlerts
 from weftline.windows.agent_settings import inherited_settings

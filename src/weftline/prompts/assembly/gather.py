@@ -11,8 +11,8 @@ import msgspec
 
 from weftline.exchange.missing_context import GapQuery, Gaps
 from weftline.kernel.clock import Clock
-from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.knowledge.sql import DocumentStore
 from weftline.models.budget_limits import Budgets
 from weftline.models.language_models.content import ConversationMessage

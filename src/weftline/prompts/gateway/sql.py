@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.access.model import decode_patterns, encode_patterns
+from weftline.kernel.patterns import decode_patterns, encode_patterns
 from weftline.kernel.transaction import SqlStore
 from weftline.prompts.gateway.model import GatewayTool, McpServer, ServerSettings, ToolText
 

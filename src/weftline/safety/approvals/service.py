@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from weftline.access.audit import AuditRow, AuditStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied
-from weftline.kernel.events import NewEvent, Outbox
+from weftline.kernel.events import NewEvent
 from weftline.kernel.fields import new_id, new_ordered_id
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.safety.approvals.model import (
     KEEP_MICROS,
     MAX_PENDING,

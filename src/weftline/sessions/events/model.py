@@ -126,51 +126,6 @@ class EventPage(NamedTuple):
         return [recorded.event for recorded in self.recorded]
 
 
-class EventStore(Protocol):
-    """The committed events of the transaction's tenant; every subscription reads from here."""
-
-    async def last_seq(self) -> int: ...
-
-    async def pruned_seq(self) -> int:
-        """Return the number of the last event that retention deleted, with all before it; 0 if there is none."""
-        ...
-
-    async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[StoredEvent]:
-        """Return events after ``seq`` in order, of one session or of all."""
-        ...
-
-    async def before(self, seq: int, limit: int) -> Sequence[StoredEvent]:
-        """Return events before ``seq``, newest first."""
-        ...
-
-    async def find(self, wanted: EventQuery, after: int, limit: int) -> Sequence[StoredEvent]:
-        """Return matching events after ``after``, in order."""
-        ...
-
-    async def numbered(self, numbers: Sequence[int]) -> Sequence[StoredEvent]:
-        """Return the events with these sequence numbers that exist, in order."""
-        ...
-
-    async def source(self) -> str:
-        """Return the CloudEvents source of the tenant's log: unique across installations."""
-        ...
-
-
-class EventImport(Protocol):
-    """Appends imported events to the log."""
-
-    async def reserve(self, count: int) -> int:
-        """Reserve ``count`` consecutive sequence numbers and return the first; blocks others until commit."""
-        ...
-
-    async def republish(self, past: Sequence[StoredEvent]) -> None:
-        """Append imported events under reserved numbers, with their original times, correlation and origin.
-
-        Subscribers are not notified.
-        """
-        ...
-
-
 class Feed(Protocol):
     """Live events: the log is read again on each wake-up."""
 

@@ -10,7 +10,7 @@ import msgspec
 from weftline.access.sql import AccessStore
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import InvalidInput
-from weftline.kernel.events import Event, EventType, NewEvent, Outbox
+from weftline.kernel.events import Event, EventType, NewEvent
 from weftline.kernel.fields import Count, Ordinal, ShortText, new_id
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.operation import (
@@ -23,8 +23,10 @@ from weftline.kernel.operation import (
     admin_write,
     operation,
 )
+from weftline.kernel.outbox import Outbox
 from weftline.records.event_classes import CloudEvent, to_cloud_event
-from weftline.sessions.events.model import EventFilter, EventStore, Feed
+from weftline.sessions.events.model import EventFilter, Feed
+from weftline.sessions.events.sql import EventStore
 from weftline.sessions.events.webhooks import (
     ADMINS,
     MAX_WEBHOOKS,

@@ -15,16 +15,18 @@ import msgspec
 from msgspec import structs
 
 from weftline.access.authentication import identify_local
-from weftline.access.model import decode_patterns, encode_patterns
 from weftline.access.sql import AccessStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import AuthenticationError, Conflict, InvalidInput, NotFound, Rejected
-from weftline.kernel.events import NewEvent, Outbox
+from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import PERMISSION, Actor, Permission
+from weftline.kernel.outbox import Outbox
+from weftline.kernel.patterns import decode_patterns, encode_patterns
 from weftline.kernel.ports import LEASE_MICROS
 from weftline.kernel.transaction import RowLease, SqlStore
 from weftline.records.event_classes import to_cloud_event
-from weftline.sessions.events.model import EventFilter, EventStore
+from weftline.sessions.events.model import EventFilter
+from weftline.sessions.events.sql import EventStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,10 @@ from weftline.history.line_kinds import check_may_forget
 from weftline.indexing.pins import ItemPlace, Pins
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import ANYONE, EVERYONE, TEAM, Actor
 from weftline.kernel.json_input import NO_METADATA, encode_json_field
+from weftline.kernel.outbox import Outbox
 from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.sessions.agent_directory import AgentDirectory

@@ -44,8 +44,9 @@ from weftline.history.store import Rule
 from weftline.indexing.collections import MEMORY
 from weftline.indexing.pins import BYTES_PER_TOKEN, ItemPlace, Pins
 from weftline.kernel.clock import Clock, to_micros
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import PRINCIPAL, TEAM, Actor
+from weftline.kernel.outbox import Outbox
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.sql import SessionStore
 from weftline.state.agent_context.model import (

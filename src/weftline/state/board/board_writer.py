@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from weftline.history.model import Head, Tag, Version
     from weftline.kernel.identity import Actor
-    from weftline.state.board.model import Patterns
+    from weftline.kernel.patterns import Patterns
 
 # Above this many keys, one query for all entries is faster.
 _MAX_SINGLE_LOOKUPS = 20

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -12,19 +10,11 @@ import msgspec
 from weftline.history.model import KeyNumber
 from weftline.kernel.errors import Conflict, InvalidInput, NotFound, Rejected
 from weftline.kernel.identity import (
-    AGENT_TYPE,
     ANYONE,
-    CLEARANCE,
-    EVERYONE,
-    PERMISSION,
-    PRINCIPAL,
-    TEAM,
-    TREE,
-    USER,
-    is_group_of_agents,
     may_match_callers,
 )
 from weftline.kernel.json_input import stored_value
+from weftline.kernel.patterns import Patterns, intersect_acls
 from weftline.safety.trust.model import TrustLabel
 
 if TYPE_CHECKING:
@@ -32,11 +22,6 @@ if TYPE_CHECKING:
     from weftline.sessions.model import Session, SessionConfig
 
 
-Patterns = tuple[str, ...]
-# Pattern that matches no participant.
-NOBODY = ("nobody",)
-# Prefixes of patterns that are not participant names and take no wildcards.
-_NOT_A_NAME = (PRINCIPAL, AGENT_TYPE, PERMISSION, CLEARANCE, TEAM, USER, TREE)
 _FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
 _NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
 
@@ -131,34 +116,6 @@ class EntryWithValue(msgspec.Struct, frozen=True):
     def shown(self) -> Any:  # noqa: ANN401 - text, or the JSON it is
         """The value as answers have it."""
         return stored_value(self.value, self.entry.media_type)
-
-
-def intersect_acls(*closings: Patterns) -> Patterns:
-    """Return an ACL that admits only callers admitted by all of these; NOBODY if that cannot be expressed."""
-    return reduce(_both, (patterns for patterns in closings if patterns != ANYONE), ANYONE)
-
-
-def _both(one: Patterns, other: Patterns) -> Patterns:
-    shared = (
-        *(pattern for pattern in one if any(_covers(wider, pattern) for wider in other)),
-        *(pattern for pattern in other if any(_covers(wider, pattern) for wider in one)),
-    )
-    return tuple(dict.fromkeys(shared)) or NOBODY
-
-
-def _covers(wider: str, pattern: str) -> bool:
-    """Tell whether every caller that matches ``pattern`` certainly matches ``wider``."""
-    if wider in {EVERYONE, pattern}:
-        return True
-    if pattern.startswith(_NOT_A_NAME):
-        return False
-    if is_group_of_agents(wider):
-        return pattern.startswith(f"{wider}:")
-    # fnmatch would let a question mark or a set of characters match the star of the pattern.
-    if "?" in wider or "[" in wider:
-        return False
-    names = (pattern, f"{pattern}:*") if is_group_of_agents(pattern) else (pattern,)
-    return all(fnmatchcase(name, wider) for name in names)
 
 
 def check_acl(field: str, patterns: Patterns | None) -> None:

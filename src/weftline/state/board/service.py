@@ -13,8 +13,8 @@ from weftline.history.sql import CheckoutStore
 from weftline.indexing.pins import Pins
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import close_names
-from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.ports import TokenCounters
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.model import Session, find_session, lock_active_session, lock_session

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.access.model import decode_patterns, encode_patterns
 from weftline.kernel.identity import ANYONE, named_types
 from weftline.kernel.packed_text import text_of
+from weftline.kernel.patterns import decode_patterns, encode_patterns
 from weftline.kernel.transaction import SqlStore
 from weftline.safety.trust.model import decode_label, encode_label
 from weftline.state.board.model import Entry, EntryWithValue

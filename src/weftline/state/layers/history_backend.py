@@ -27,8 +27,9 @@ from weftline.history.model import (
 from weftline.history.store import Rule
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, SelfModification
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import ANYONE, PERMISSION, TEAM, Actor, Permission, PrincipalKind
+from weftline.kernel.outbox import Outbox
 from weftline.safety.guardrails.model import MAX_BYTES
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.team_operations import Teams, may_see

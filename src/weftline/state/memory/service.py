@@ -28,8 +28,9 @@ from weftline.history.model import (
 from weftline.indexing.pins import ItemPlace, Pins
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import MAX_COMPARED, close_names
-from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.events import EventType, NewEvent
 from weftline.kernel.identity import PRINCIPAL, Actor
+from weftline.kernel.outbox import Outbox
 from weftline.kernel.ports import approximate_tokens
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.sessions.model import Session, find_session, lock_active_session

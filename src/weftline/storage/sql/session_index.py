@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weftline.indexing.collections import LOCK_ORDER
 from weftline.kernel.job_store import JobStore, Progress
 from weftline.search.session_cursor import EMBEDDING_JOB, INDEXING_JOB, REINDEXING_JOB, IndexCursor, pending_events
-from weftline.storage.sql.events import SqlEventStore
+from weftline.sessions.events.sql import EventStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ class UnindexedEvents(NamedTuple):
 
 async def unindexed_events(transaction: Transaction, limit: int, newest: int) -> UnindexedEvents:
     """Return unindexed events of the tenant's log, at most ``limit`` and ``newest``."""
-    jobs, events = JobStore(transaction), SqlEventStore(transaction)
+    jobs, events = JobStore(transaction), EventStore(transaction)
     progress, unindexed_before = await jobs.progress(INDEXING_JOB), await _unindexed_before(jobs)
     last, reached = await events.last_seq(), 0 if progress is None else IndexCursor.of(progress).seq
     new = await events.after(reached, None, limit) if last > reached else []
@@ -113,7 +113,7 @@ async def is_indexed(transaction: Transaction, last: int) -> bool:
 async def events_pending(transaction: Transaction) -> int:
     """Return the number of unindexed events of the tenant's log."""
     jobs = JobStore(transaction)
-    last = await SqlEventStore(transaction).last_seq()
+    last = await EventStore(transaction).last_seq()
     return pending_events(await jobs.progress(INDEXING_JOB), last) + max(0, await _unindexed_before(jobs) - 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weftline.kernel.identity import ANYONE
-from weftline.state.board.model import NOBODY, intersect_acls
+from weftline.kernel.patterns import NOBODY, intersect_acls
 
 pytestmark = pytest.mark.req("SC-11")
 

@@ -1,4 +1,4 @@
-"""The outbox and the event log in SQL: the same table, written with the change and read by subscribers."""
+"""The event log: what the outbox wrote, as subscribers read it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from weftline.access.model import decode_audience, decode_patterns, encode_patterns
-from weftline.access.sql import note_named_types
+from weftline.history.key_acls import KeyVersion, later_key_acls
 from weftline.history.line_kinds import line_of
 from weftline.history.lines import LineStore
 from weftline.history.model import line_name
-from weftline.kernel.clock import from_micros, to_micros
+from weftline.kernel.clock import from_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
-from weftline.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
-from weftline.kernel.identity import ANYONE, SYSTEM_ID, named_types, principal_of
+from weftline.kernel.events import Event, Origin, StoredEvent
+from weftline.kernel.identity import ANYONE, principal_of
+from weftline.kernel.outbox import last_seq
+from weftline.kernel.patterns import decode_audience, decode_patterns, intersect_acls
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.sessions.events.model import is_about_a_key
-from weftline.state.board.board_view import KeyVersion, later_key_acls
-from weftline.state.board.model import intersect_acls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from weftline.kernel.clock import Clock
-    from weftline.kernel.transaction import Row, Transaction, Value
+    from weftline.kernel.transaction import Row
     from weftline.sessions.events.model import EventQuery
 
 # An event of a session is for the session's members of now; its own copy counts outside sessions, and for the deletion
@@ -42,25 +40,8 @@ SELECT seq, type, session_id, subject, actor, at, data,
        turn_id, task_id, tool_call_id, runtime, origin, principal_id
 FROM events
 """
-# The number is read back by the insert itself: RETURNING costs SQLite five times as much as the update. $2 is the
-# number of events that follow in the same batch.
-_INSERT = """
-INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
-                    turn_id, task_id, tool_call_id, runtime, origin, principal_id, trace_id, native_id)
-SELECT CAST($1 AS TEXT), event_seq - CAST($2 AS {bigint}), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT),
-       CAST($6 AS TEXT), CAST($7 AS {bigint}), CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT),
-       CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT), CAST($15 AS TEXT),
-       CAST($16 AS TEXT), CAST($17 AS TEXT), CAST($18 AS TEXT)
-FROM tenants WHERE tenant = $1
-"""
-_IMPORT = """
-INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
-                    turn_id, task_id, tool_call_id, runtime, origin, trace_id, native_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-"""
 # Mark before the members of a session, and their column.
 _KEY_ACLS, _PARTICIPANTS = "*", 7
-_TAKE_NUMBERS = "UPDATE tenants SET event_seq = event_seq + $1 WHERE tenant = $2"
 _NUMBERED = f"{_EVENT} WHERE tenant = $1 AND seq IN ({placeholders(2)})"
 # Columns with an index that ends with seq, the most selective first.
 _INDEXED = ("turn_id", "task_id", "tool_call_id", "trace_id", "native_id", "subject", "session_id", "actor")
@@ -96,152 +77,24 @@ _encode = msgspec.json.Encoder().encode
 _data = msgspec.json.Decoder(dict[str, Any])
 _runtime = msgspec.json.Decoder(Correlation)
 _origin = msgspec.json.Decoder(Origin)
-_READDRESS = """
-UPDATE events SET readable_by = $1
-WHERE tenant = $2 AND session_id = $3 AND subject = $4 AND type = $5
-"""
-_READDRESS_FAMILY = """
-UPDATE events SET participants = $1, readable_by = $2
-WHERE tenant = $3 AND session_id IS NULL AND type LIKE $4
-  AND (subject = $5 OR SUBSTR(subject, 1, $6) = $7)
-"""
-
-
-class SqlOutbox:
-    """Events as part of the transaction that caused them."""
-
-    __slots__ = ("_clock", "_correlation", "_principal_id", "_tx")
-
-    def __init__(
-        self,
-        transaction: Transaction,
-        clock: Clock,
-        correlation: Correlation = NO_CORRELATION,
-        principal_id: str | None = None,
-    ) -> None:
-        self._tx = transaction
-        self._clock = clock
-        self._correlation = correlation
-        self._principal_id = principal_id
-
-    async def publish(self, *events: NewEvent) -> None:
-        if not events:
-            return
-        # Taking numbers locks the tenant's counter until commit, so events become visible in the order of their
-        # numbers: a reader that has seen one has seen all before it. Operations publish last, to hold it briefly.
-        await self._tx.run(_TAKE_NUMBERS, len(events), self._tx.tenant)
-        at, correlation = to_micros(self._clock.now()), _columns(self._correlation)
-        rows = [
-            self._new_row(event, at, correlation, following)
-            for event, following in zip(events, reversed(range(len(events))), strict=True)
-        ]
-        if len(rows) == 1:
-            await self._tx.run(_INSERT, *rows[0])
-        else:
-            await self._tx.many(_INSERT, rows)
-        self._tx.published.extend(events)
-        await self._note_named_types(events)
-
-    async def _note_named_types(self, events: Iterable[NewEvent]) -> None:
-        """Note which agent types the ACLs of the changes name: events carry those of what they are about.
-
-        After numbers were taken, so that no two transactions of a tenant wait for each other here.
-        """
-        named = self._tx.named_types
-        for event in events:
-            if event.readable_by != ANYONE:
-                named |= named_types(event.readable_by)
-        if named:
-            await note_named_types(self._tx, named, self._principal_id or SYSTEM_ID)
-            named.clear()
-
-    async def reserve(self, count: int) -> int:
-        # As above.
-        await self._tx.run(_TAKE_NUMBERS, count, self._tx.tenant)
-        return await self.last_seq() - count + 1
-
-    async def republish(self, past: Sequence[StoredEvent]) -> None:
-        await self._tx.many(_IMPORT, [self._row_of(recorded) for recorded in past])
-
-    async def last_seq(self) -> int:
-        return await SqlEventStore(self._tx).last_seq()
-
-    def _new_row(
-        self, event: NewEvent, at: int, correlation: tuple[str | None, ...], following: int
-    ) -> tuple[Value, ...]:
-        return (
-            self._tx.tenant,
-            following,
-            event.session_id,
-            event.type,
-            event.subject,
-            event.actor,
-            at,
-            encode_patterns(event.participants),
-            encode_patterns(event.readable_by),
-            _encode(event.data).decode(),
-            *correlation,
-            None,
-            self._principal_id,
-            self._correlation.trace_id,
-            event.native_id or self._correlation.mcp_session_id,
-        )
-
-    def _row_of(self, recorded: StoredEvent) -> tuple[Value, ...]:
-        event = recorded.event
-        return (
-            self._tx.tenant,
-            event.seq,
-            event.session_id,
-            event.type,
-            event.subject,
-            event.actor,
-            to_micros(event.at),
-            encode_patterns(recorded.participants),
-            encode_patterns(recorded.readable_by),
-            _encode(event.data).decode(),
-            *_columns(recorded.correlation),
-            None if recorded.origin is None else _encode(recorded.origin).decode(),
-            recorded.correlation.trace_id,
-            recorded.correlation.mcp_session_id,
-        )
-
-    async def readdress(
-        self, event_type: EventType, session_id: str, subject: str, readable_by: tuple[str, ...]
-    ) -> None:
-        await self._tx.run(_READDRESS, encode_patterns(readable_by), self._tx.tenant, session_id, subject, event_type)
-
-    async def readdress_family(
-        self, family: str, subject: str, participants: tuple[str, ...], readable_by: tuple[str, ...]
-    ) -> None:
-        part = f"{subject}/"
-        await self._tx.run(
-            _READDRESS_FAMILY,
-            encode_patterns(participants),
-            encode_patterns(readable_by),
-            self._tx.tenant,
-            f"{family}.%",
-            subject,
-            len(part),
-            part,
-        )
 
 
 _AFTER = _EVENT + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4"
 
 
-class SqlEventStore(SqlStore):
-    """Committed events of one tenant."""
+class EventStore(SqlStore):
+    """The committed events of the transaction's tenant; every subscription reads from here."""
 
     async def last_seq(self) -> int:
-        row = await self._tx.one("SELECT event_seq FROM tenants WHERE tenant = $1", self._tx.tenant)
-        return 0 if row is None else int(row[0])
+        return await last_seq(self._tx)
 
     async def pruned_seq(self) -> int:
+        """Return the number of the last event that retention deleted, with all before it; 0 if there is none."""
         row = await self._tx.one("SELECT pruned_seq FROM tenants WHERE tenant = $1", self._tx.tenant)
         return 0 if row is None else int(row[0])
 
     async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[StoredEvent]:
+        """Return events after ``seq`` in order, of one session or of all."""
         if session_id is None:
             rows = await self._tx.all(
                 _EVENT + "WHERE tenant = $1 AND seq > $2 ORDER BY seq LIMIT $3", self._tx.tenant, seq, limit
@@ -251,12 +104,14 @@ class SqlEventStore(SqlStore):
         return await self._recorded(rows)
 
     async def before(self, seq: int, limit: int) -> Sequence[StoredEvent]:
+        """Return events before ``seq``, newest first."""
         rows = await self._tx.all(
             _EVENT + "WHERE tenant = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3", self._tx.tenant, seq, limit
         )
         return await self._recorded(rows)
 
     async def find(self, wanted: EventQuery, after: int, limit: int) -> Sequence[StoredEvent]:
+        """Return matching events after ``after``, in order."""
         upto = _LAST if wanted.upto is None else wanted.upto
         if wanted.since is not None or wanted.until is not None:
             first, last = await self._span(wanted.since, wanted.until)
@@ -283,6 +138,7 @@ class SqlEventStore(SqlStore):
         return (1, 0) if row is None or row[0] is None else (row[0], row[1])
 
     async def numbered(self, numbers: Sequence[int]) -> Sequence[StoredEvent]:
+        """Return the events with these sequence numbers that exist, in order."""
         found: list[StoredEvent] = []
         for batch in batches(numbers):
             found += await self._recorded(await self._tx.all(_NUMBERED, self._tx.tenant, *batch))
@@ -304,6 +160,7 @@ class SqlEventStore(SqlStore):
         return events
 
     async def source(self) -> str:
+        """Return the CloudEvents source of the tenant's log: unique across installations."""
         row = await self._tx.one("SELECT created_at FROM tenants WHERE tenant = $1", self._tx.tenant)
         made = f"{self._tx.tenant} {row[0] if row else 0}"
         return f"urn:weftline:{hashlib.sha256(made.encode()).hexdigest()[:20]}"
@@ -322,15 +179,6 @@ def _line_of(event: Event) -> str:
 
 def _key_version(event: Event) -> KeyVersion:
     return KeyVersion(event.subject, event.data.get("incarnation", 1), event.data.get("commit", 0))
-
-
-def _columns(correlation: Correlation) -> tuple[str | None, str | None, str | None, str | None]:
-    """Return the correlation of an event as columns."""
-    if correlation is NO_CORRELATION:
-        return None, None, None, None
-    rest = structs.replace(correlation, turn_id=None, task_id=None, tool_call_id=None)
-    runtime = None if rest == NO_CORRELATION else _encode(rest).decode()
-    return correlation.turn_id, correlation.task_id, correlation.tool_call_id, runtime
 
 
 def _correlation(
