@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -84,6 +84,27 @@ async def test_whole_answers_are_deleted_with_old_receipts(world: World, upstrea
     ((left,),) = await world.rows("SELECT COUNT(*) FROM proxied_outputs WHERE tenant = $1", world.tenant)
     assert left == 0
     assert handle
+
+
+async def test_a_call_takes_one_transaction_that_writes(
+    world: World, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a call costs besides the two ends of the protocol: its audit row, and the check of its answer."""
+    upstream.say(echo="Return a text")
+    await add(world.admin, command=upstream.command)
+    await text(world.planner, "up__echo", text="first")
+    taken = []
+    for kind in ("read", "write"):
+        run = getattr(world.app.database, kind)
+
+        async def counted(scope: Any, work: Any, *, run: Any = run, kind: str = kind) -> Any:
+            if scope.tenant == world.tenant:
+                taken.append(kind)
+            return await run(scope, work)
+
+        monkeypatch.setattr(world.app.database, kind, counted)
+    await text(world.planner, "up__echo", text="again")
+    assert taken == ["read", "write"]
 
 
 async def test_an_answer_that_is_too_large_is_an_error_for_the_model(world: World, upstream: Upstream) -> None:

@@ -20,7 +20,7 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidInput, WeftlineError
 from weftline.kernel.operation import SubmittedText
 from weftline.kernel.thread_pools import TEXT_THREADS
-from weftline.prompts.gateway.answers import bounded, shorten_answer, texts_of, with_texts
+from weftline.prompts.gateway.answers import bounded, is_short, shorten_answer, texts_of, with_texts
 from weftline.prompts.gateway.model import (
     CallingClient,
     GatewayAccess,
@@ -207,10 +207,12 @@ class McpGateway:
             raise GatewayToolHeld(f"'{name}' may not be called now: {tool.reason}", name=name, state=tool.state)
         answer = bounded(await connection.call(tool.text.name, arguments, self._asked(actor, name)))
         answer = await self._admitted(actor, name, arguments, answer)
-        short = await TEXT_THREADS.run(shorten_answer, answer, server.settings.answer_tokens, arguments)
-        if short is not None:
-            await self._keep(actor, short)
-            answer = short.answer
+        limit = server.settings.answer_tokens
+        if not is_short(answer, limit):
+            short = await TEXT_THREADS.run(shorten_answer, answer, limit, arguments)
+            if short is not None:
+                await self._keep(actor, short)
+                answer = short.answer
         if key is not None and not answer.is_error:
             until = to_micros(self._clock.now()) + server.settings.cache_seconds * _MICROS
             self._answers.put(key, KnownAnswer(answer, until), len(_encode(answer)))

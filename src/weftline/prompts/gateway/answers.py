@@ -65,6 +65,12 @@ def bounded(answer: ToolAnswer) -> ToolAnswer:
     return ToolAnswer([{"type": "text", "text": text}], None, is_error=True)
 
 
+def is_short(answer: ToolAnswer, max_tokens: int) -> bool:
+    """Return whether an answer is certainly short enough: a token has at least one character."""
+    characters = sum(len(text) + len(uri) + 2 for uri, text in _text_parts(answer))
+    return characters + len(_encode(answer.structured)) < max_tokens
+
+
 def shorten_answer(answer: ToolAnswer, max_tokens: int, arguments: Mapping[str, Any]) -> ShortAnswer | None:
     """Return an answer with the part of its texts that matters; None if it is short enough.
 
