@@ -234,6 +234,17 @@ async def test_lists_have_tools_of_servers_if_they_are_few_or_asked_for(world: W
         await app.resolve_tool("up__nothing", {}, context)
 
 
+@pytest.mark.req("WX-13")
+async def test_a_rule_limits_how_often_agents_call_a_server(world: World) -> None:
+    await add(world.admin)
+    rule = {"name": "few", "prohibited_action": ["up__*"], "condition": "calls.hour > 2"}
+    await world.admin.call("layer.define", layer="tenant", guardrails=[rule])
+    assert [await text(world.planner, "up__echo", text=name) for name in ("a", "b")] == ["a", "b"]
+    assert await outcome(call(world.planner, "up__echo", text="c")) == "GUARDRAIL_VIOLATION"
+    # Each agent has its own budget.
+    assert await text(world.analysis, "up__echo", text="c") == "c"
+
+
 @pytest.mark.both_databases
 async def test_of_many_tools_lists_have_those_that_were_chosen_for_the_task(world: World, upstream: Upstream) -> None:
     app = world.app
