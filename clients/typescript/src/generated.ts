@@ -4296,7 +4296,7 @@ export interface Operations {
      */
     calls(params?: ConversationCallsParams, options?: CallOptions): Promise<ProxiedCallList>;
     /**
-     * Read the whole text of a result of a tool that the model proxy or the gateway shortened, or some lines of it.
+     * Read the whole text of a result that the model proxy or the gateway shortened, or some lines of it.
      *
      * Errors: OUTPUT_NOT_FOUND.
      */

@@ -717,7 +717,7 @@ class ConversationOperations:
     async def open(
         self, handle: str, *, agent_id: str | None = None, first_line: int | None = None, last_line: int | None = None
     ) -> OutputOpened:
-        """Read the whole text of a result of a tool that the model proxy or the gateway shortened, or some lines of it."""
+        """Read the whole text of a result that the model proxy or the gateway shortened, or some lines of it."""
     async def calls(
         self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 20, cursor: str | None = None
     ) -> ProxiedCallList:
@@ -2752,7 +2752,7 @@ class SyncConversationOperations:
     def open(
         self, handle: str, *, agent_id: str | None = None, first_line: int | None = None, last_line: int | None = None
     ) -> OutputOpened:
-        """Read the whole text of a result of a tool that the model proxy or the gateway shortened, or some lines of it."""
+        """Read the whole text of a result that the model proxy or the gateway shortened, or some lines of it."""
     def calls(
         self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 20, cursor: str | None = None
     ) -> ProxiedCallList:

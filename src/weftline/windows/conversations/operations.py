@@ -145,7 +145,7 @@ async def show_settings(request: ShowProxySettings, windows: Windows) -> ProxySe
     errors=(OutputNotFound, PermissionDenied),
 )
 async def open_output(request: OpenOutput, windows: Windows, edits: EditStore) -> OutputOpened:
-    """Read the whole text of a result of a tool that the model proxy or the gateway shortened, or some lines of it."""
+    """Read the whole text of a result that the model proxy or the gateway shortened, or some lines of it."""
     agent_id = await opened_agent(request.agent_id, windows)
     text = (await edits.outputs(agent_id, [request.handle])).get(request.handle)
     if text is None:
