@@ -15,6 +15,7 @@ import pytest
 
 from support.http_server import served
 from support.raw_upstream import RawClient, post, upstream
+from weftline.app import proxied_edits
 from weftline.kernel.errors import SystemUnavailable, WeftlineError
 from weftline.windows.conversations.handles import named_handles
 
@@ -637,6 +638,73 @@ async def test_full_adds_what_memory_says_to_the_newest_message(form: str, world
         assert messages_of(form, await edited.send(form, new)) == new
 
 
+@FORMS
+async def test_what_a_search_finds_after_the_call_is_added_to_the_next_result(
+    form: str, world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await use_mode(world, "full")
+    fact = "The staging database of the billing service is called amber-heron."
+    await world.planner.call("memory.set", key="staging", value=fact)
+    await world.index_sessions()
+    monkeypatch.setattr(proxied_edits, "_SEARCH_PART", 0.001)
+    for number, text in enumerate(("ok", LOG)):
+        messages = [user(form, f"What is the staging database of the billing service called, {number}?")]
+        may_go_on = asyncio.Event()
+        async with proxy(world, provider) as edited:
+            with monkeypatch.context() as patch:
+                held_back(patch, edited.app, may_go_on)
+                assert messages_of(form, await edited.send(form, messages)) == messages
+                may_go_on.set()
+                await asyncio.gather(*(each.task for each in edited.app.proxied_edits.late._searches.values()))
+            messages += [called(form, "c1"), returned(form, "c1", text)]
+            sent = messages_of(form, await edited.send(form, messages))
+            assert sent[:2] == messages[:2]
+            given = texts_of(form, sent[2])
+            assert "amber-heron" in given
+            assert given.startswith(text[:2])
+            assert len(given) < len(LOG)
+            # Once, and the same in later calls, also of another process and in another mode.
+            assert messages_of(form, await edited.send(form, messages)) == sent
+            messages += [called(form, "c2"), returned(form, "c2", "small")]
+            later = messages_of(form, await edited.send(form, messages))
+            assert later == [*sent, *messages[3:]]
+        await use_mode(world, "trim")
+        async with proxy(world, provider) as edited:
+            assert messages_of(form, await edited.send(form, messages)) == later
+        await use_mode(world, "full")
+
+
+async def test_a_retry_gets_nothing_of_a_search_that_has_ended_since(
+    world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await use_mode(world, "full")
+    await world.planner.call("memory.set", key="staging", value="The staging database is called amber-heron.")
+    await world.index_sessions()
+    monkeypatch.setattr(proxied_edits, "_SEARCH_PART", 0.001)
+    may_go_on = asyncio.Event()
+    async with proxy(world, provider) as edited:
+        held_back(monkeypatch, edited.app, may_go_on)
+        messages = [user("anthropic", "What is the staging database called?")]
+        await edited.send("anthropic", messages)
+        messages += [called("anthropic", "c1"), returned("anthropic", "c1", "ok")]
+        first = (await edited.send("anthropic", messages)).body
+        may_go_on.set()
+        await asyncio.gather(*(each.task for each in edited.app.proxied_edits.late._searches.values()))
+        assert (await edited.send("anthropic", messages)).body == first
+
+
+def held_back(patch: pytest.MonkeyPatch, app: App, may_go_on: asyncio.Event) -> None:
+    """Let searches of an app wait until they may go on."""
+    call = app.call
+
+    async def wait(operation: Any, *rest: Any) -> Any:
+        if operation.name == "search.get_context":
+            await may_go_on.wait()
+        return await call(operation, *rest)
+
+    patch.setattr(app, "call", wait)
+
+
 async def test_full_stops_where_it_makes_a_conversation_dearer(world: World, provider: Upstream) -> None:
     await use_mode(world, "full")
     await world.admin.call("layer.define", layer="tenant", text="Answer in English. " * 20)
@@ -711,3 +779,36 @@ async def test_full_puts_a_summary_in_the_place_of_the_earliest_messages(
         assert messages_of(form, await edited.send(form, other)) == other
     calls = (await world.planner.call("conversation.calls"))["calls"]
     assert any(each["given_tokens"] > each["input_tokens"] + 10_000 for each in calls)
+
+
+@FORMS
+async def test_a_summary_quotes_what_the_user_asked_for_in_full(form: str, world: World, provider: Upstream) -> None:
+    """Compactions keep requests of the user, so that summaries of an agent's loop begin behind the first one."""
+    await use_mode(world, "full")
+    asked = ["Find out why the build of module 7 fails. Never push to main.", "Now do the same for module 9."]
+    messages = []
+    for number in range(60):
+        if number % 30 == 0:
+            messages += [*([said(form, "It passes.")] if number else []), user(form, asked[number // 30])]
+        text = f"Module {number} was compiled by toolchain {number}. " + "It printed nothing else. " * 110
+        messages += [called(form, f"c{number}", path=f"{number}.c"), returned(form, f"c{number}", text)]
+    async with proxy(world, provider) as edited:
+        assert messages_of(form, await edited.send(form, messages)) == messages
+    (session,) = [
+        each
+        for each in (await world.planner.call("session.list", limit=1000))["sessions"]
+        if "proxy" in each["metadata"]
+    ]
+    compacted = await world.planner.call(
+        "context.compact", session_id=session["id"], keep_recent=10, target=0.1, wait_seconds=60
+    )
+    assert compacted["state"] == "applied"
+    messages += [called(form, "last"), returned(form, "last", "ok")]
+    async with proxy(world, provider) as edited:
+        sent = messages_of(form, await edited.send(form, messages))
+    assert len(sent) < 40
+    assert sent[-9:] == messages[-9:]
+    first = json.dumps(sent[0])
+    assert "[Weftline: a summary of the earlier part" in first
+    in_full = json.dumps(sent)
+    assert [in_full.count(json.dumps(each)[1:-1]) for each in asked] == [1, 1]

@@ -42,7 +42,7 @@ _ERROR = re.compile(
     r"(?i)\b(?:error|errors|exception|fatal|panic|fail(?:ed|ure|ures|s)?|critical|denied|refused|timed? ?out|cannot|"
     r"unable|not found|undefined|segfault|abort(?:ed)?|traceback|killed|oom)\b|[a-z](?:Error|Exception)\b"
 )
-# A line without any of these names no error: looking for them is much faster than the expression.
+# A line without any of these has no match: looking for them is much faster than the expression.
 _ERROR_PARTS = (
     *("err", "excep", "fatal", "panic", "fail", "critical", "denied", "refused", "time", "cannot", "unable", "found"),
     *("undefined", "segfault", "abort", "traceback", "killed", "oom"),
@@ -52,6 +52,11 @@ _RESULT = re.compile(
     r"(?i)\b(?:passed|total|summary|success(?:ful|fully)?|succeeded|exit(?:ed)? (?:code|status)|completed?|finished|"
     r"done|created|deployed|started|version|result|elapsed|duration|\d+ tests?|rolled back|retry|retrying)\b"
 )
+_RESULT_PARTS = (
+    *("passed", "total", "summary", "succe", "exit", "complete", "finish", "done", "created", "deployed"),
+    *("started", "version", "result", "elapsed", "duration", "test", "rolled", "retr"),
+)
+_WARNING_PARTS = ("warn", "deprecated")
 _TIMESTAMP = re.compile(r"^\W?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d|\[\d+\.\d+\])")
 _LEVEL = re.compile(r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\blevel=\w+")
 _FRAME = re.compile(r'^\s*(?:File "|at [\w$.<>/\\]+|\d+: +0x|#\d+ |from .+:\d+:in )')
@@ -73,7 +78,6 @@ _CODE = re.compile(
 )
 _DIFF = re.compile(r"^(?:@@|\+\+\+|---|diff --git)")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?%?\Z")
-_DIGITS = re.compile(r"\d+")
 _RULE = re.compile(r"[\s|+:=\-]+\Z")
 
 
@@ -181,10 +185,10 @@ def _number(text: str) -> float:
 
 
 def _log(lines: Sequence[str]) -> list[int]:
-    seen: Counter[str] = Counter()
+    seen: Counter[bytes] = Counter()
     ranks = []
     for line in lines:
-        shape = _DIGITS.sub("0", line[:200])
+        shape = _shape(line)
         seen[shape] += 1
         ranks.append(_log_rank(line, seen[shape]))
     return _with_ends(ranks, head=2, tail=3)
@@ -194,10 +198,10 @@ def _log_rank(line: str, times: int) -> int:
     """Return the rank of a line; one that was seen before in the same shape has a lower rank."""
     if _names_error(line):
         return BEST if times == 1 else FAIR
-    if _WARNING.search(line):
+    if _has(line, _WARNING_PARTS, _WARNING):
         return GOOD if times == 1 else WEAK
     if times == 1:
-        return FAIR if _RESULT.search(line) else WEAK
+        return FAIR if _has(line, _RESULT_PARTS, _RESULT) else WEAK
     return REST
 
 
@@ -242,11 +246,11 @@ def _code(lines: Sequence[str]) -> list[float]:
 
 
 def _command(lines: Sequence[str]) -> list[int]:
-    seen: set[str] = set()
+    seen: set[bytes] = set()
     ranks = []
     for line in lines:
-        shape = _DIGITS.sub("0", line[:200])
-        rank = BEST if _names_error(line) else GOOD if _RESULT.search(line) else WEAK
+        shape = _shape(line)
+        rank = BEST if _names_error(line) else GOOD if _has(line, _RESULT_PARTS, _RESULT) else WEAK
         ranks.append(rank if shape not in seen else min(rank + 2, REST))
         seen.add(shape)
     return _with_ends(ranks, head=3, tail=4)
@@ -283,8 +287,17 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
 
 
 def _names_error(line: str) -> bool:
+    return _has(line, _ERROR_PARTS, _ERROR)
+
+
+def _has(line: str, parts: tuple[str, ...], pattern: re.Pattern[str]) -> bool:
     lowered = line.lower()
-    return any(part in lowered for part in _ERROR_PARTS) and _ERROR.search(line) is not None
+    return any(part in lowered for part in parts) and pattern.search(line) is not None
+
+
+def _shape(line: str) -> bytes:
+    """Return what lines have in common that differ in numbers."""
+    return line[:200].encode(errors="replace").translate(None, b"0123456789")
 
 
 def _share(lines: Sequence[str], is_kind: Callable[[str], bool]) -> float:

@@ -15,11 +15,11 @@ from weftline.windows.conversations.edits import Edit, Splice
 from weftline.windows.conversations.model import event_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.models.language_models.catalog import CacheRules
     from weftline.models.language_models.conversation_requests import RequestForm, Turn
-    from weftline.models.language_models.request_spans import SpannedRequest
+    from weftline.models.language_models.request_spans import SpannedMessage, SpannedRequest
     from weftline.windows.compaction.model import CompactedView
 
 # The anchors of the compactions of a conversation, one after the other.
@@ -45,21 +45,33 @@ class CompactedPrefix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compact_prefix(
-    request: SpannedRequest, turns: Sequence[Sequence[Turn]], view: CompactedView, source: str, cache: CacheRules
+    request: SpannedRequest,
+    turns: Sequence[Sequence[Turn]],
+    view: CompactedView,
+    source: str,
+    cache: CacheRules,
+    saved: Mapping[int, int],
 ) -> Edit | None:
     """Return the edit that puts a view in the place of the messages it covers; None if that does not pay.
 
-    What is lost is the cache of all that follows; ``turns`` are those of the messages.
+    What is lost is the cache of all that follows; ``turns`` are those of the messages. ``saved``: tokens by which
+    messages are shorter already, by other edits: a summary has to be worth more than these.
     """
     first = _first(request)
-    end = _paired(request, _covered(turns, view, first), first)
+    covered, uncovered = _covered(request, turns, view, first)
+    end = _paired(request, covered, first)
     if end - first < _MIN_MESSAGES:
         return None
-    text = "\n\n".join(filter(None, (*(summary_text(each, ()) for each in view.summaries), facts_text(view.facts))))
+    said = [_user_text(request.messages[at]) for at in uncovered if at < end]
+    summaries = (summary_text(each, ()) for each in view.summaries)
+    requests = "\n\n".join(("The user said, in full and in this order:", *filter(None, said))) if said else ""
+    text = "\n\n".join(filter(None, (requests, *summaries, facts_text(view.facts))))
     text = f"[Weftline: a summary of the earlier part of this conversation]\n{text}\n[End of the summary]"
     old, new = _tokens(request, first, end), approximate_tokens(text)
-    following = _tokens(request, end, len(request.messages))
-    if new >= old or not costs_of(0, old + following, new + following, cache).is_worth_it:
+    before = max(old - sum(tokens for at, tokens in saved.items() if at < end), 0)
+    following = _tokens(request, end, len(request.messages)) - sum(each for at, each in saved.items() if at >= end)
+    following = max(following, 0)
+    if new >= before or not costs_of(0, before + following, new + following, cache).is_worth_it:
         return None
     prefix = CompactedPrefix(digest=_digest(turns[first:end]), length=end - first, text=text, source=source)
     rewritten = _tokens(request, end, max(request.first_new, end))
@@ -99,25 +111,42 @@ def _first(request: SpannedRequest) -> int:
     return next((at for at, each in enumerate(request.messages) if each.role != "system"), len(request.messages))
 
 
-def _covered(turns: Sequence[Sequence[Turn]], view: CompactedView, first: int) -> int:
+def _covered(
+    request: SpannedRequest, turns: Sequence[Sequence[Turn]], view: CompactedView, first: int
+) -> tuple[int, list[int]]:
     """Return the place after the first messages that the summaries of a view cover, before the last answer.
 
     An answer may be recorded as the provider wrote it and not as the client repeats it: it goes with what follows it.
+    What the user asked for is in no summary, as compactions keep it: the places of such messages are returned too.
     """
     covered = {each for summary in view.summaries for each in summary.sources}
     counts: Counter[str] = Counter()
     end = first
+    said: list[int] = []
+    with_results = {result.message for result in request.results}
     for at, own in enumerate(turns[first:], first):
         known = True
         for turn in own:
             counts[turn.digest] += 1
             is_covered = turn.role == "assistant" or event_id(turn, counts[turn.digest]) in covered
             known = known and is_covered
+        if not known and (at in with_results or _user_text(request.messages[at]) is None):
+            break
         if not known:
-            return end
-        if any(turn.role != "assistant" for turn in own):
+            said.append(at)
+        elif any(turn.role != "assistant" for turn in own):
             end = at + 1
-    return end
+    return end, said
+
+
+def _user_text(message: SpannedMessage) -> str | None:
+    """Return what the user said in a message; None if others said it, or it is not only text."""
+    if message.role != "user" or message.content is None:
+        return None
+    content = msgspec.json.decode(message.content)
+    blocks = content if isinstance(content, list) else [{"text": content}]
+    texts = [block.get("text") if isinstance(block, dict) else None for block in blocks]
+    return "\n".join(map(str, texts)) if all(isinstance(each, str) for each in texts) else None
 
 
 def _paired(request: SpannedRequest, end: int, first: int) -> int:

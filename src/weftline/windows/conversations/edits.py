@@ -28,6 +28,8 @@ _MIN_BYTES = 3_000
 _DIGEST_BYTES = 12
 # The anchors of the system text, and of the note that full mode has stopped in a conversation.
 SYSTEM, STOPPED = "system", "stopped"
+# How anchors of results begin that something may be added to late.
+LATE = "n"
 _SYSTEM_FIELDS = {"anthropic": "system", "openai_responses": "instructions", "gemini": "systemInstruction"}
 _encode = msgspec.json.Encoder().encode
 
@@ -52,11 +54,13 @@ class EditablePart(NamedTuple):
     """A part of a request that may have an edit, and by what that is found.
 
     ``result``: a result of a tool, or the texts of a message of the user as one; None for the system text.
+    ``late_anchor``: that of what is added to the same result late.
     """
 
     anchor: str
     result: ToolResult | None
     is_new: bool
+    late_anchor: str = ""
 
 
 class Splice(NamedTuple):
@@ -97,8 +101,34 @@ def editable_results(request: SpannedRequest) -> list[EditablePart]:
         asked = (result.arguments,) if is_asked else ()
         digest = _digest(result.call_id.encode(), *(bytes(text) for text in result.texts), *asked)
         occurrences[digest] += 1
-        found.append(EditablePart(f"r{digest}.{occurrences[digest]}", result, result.message >= first_new))
+        late = _late_anchor(result) if result.texts else ""
+        found.append(EditablePart(f"r{digest}.{occurrences[digest]}", result, result.message >= first_new, late))
     return found
+
+
+def appendable_results(request: SpannedRequest) -> list[EditablePart]:
+    """Return the results that something may have been added to late; only the newest one may get it."""
+    first_new = max(request.first_new, request.last_mark + 1)
+    found = {_late_anchor(result): result for result in reversed(request.results) if result.texts}
+    newest = request.results[-1] if request.results else None
+    is_newest = newest is not None and first_new <= newest.message == len(request.messages) - 1
+    return [EditablePart(anchor, result, is_newest and result is newest) for anchor, result in found.items()]
+
+
+def _late_anchor(result: ToolResult) -> str:
+    digest = _digest(result.call_id.encode(), result.arguments, *(bytes(text) for text in result.texts))
+    return f"{LATE}{digest}"
+
+
+def replaces_end(result: ToolResult | None, edit: Edit) -> bool:
+    """Tell whether an edit replaces the last text of a result."""
+    return result is not None and len(result.texts) - 1 in edit.texts
+
+
+def with_end(edit: Edit, added: str) -> Edit:
+    """Return an edit of texts with another text at the end of the last one."""
+    last = max(edit.texts)
+    return msgspec.structs.replace(edit, texts=edit.texts | {last: edit.texts[last] + added})
 
 
 def editable_messages(request: SpannedRequest) -> list[EditablePart]:
