@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from benchmarks.harness import Baseline, Row
 from benchmarks.servers import ADMIN, TENANT, call, folder, open_app
@@ -146,7 +147,8 @@ async def _add_receipt(
         naive_cost_nanos=nanos(float(rates.cost(given))),
     )
     sums = reported_sums(made.usage, made.cost).plus(modelled)
-    await app.proxied_usage.add("proxy", caller, model, sums, 1.0, ProxiedAs(note.conversation, note.mode))
+    proxied = ProxiedAs(note.conversation, note.mode, uuid4().hex, app.clock.now())
+    await app.proxied_usage.add("proxy", caller, model, sums, 1.0, proxied)
 
 
 def _loop(form: WireForm, model: str, count: int, random: Random) -> Iterator[dict[str, Any]]:
