@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -151,6 +152,19 @@ def test_a_wrapped_program_finds_the_proxy_and_ends_as_it_does_alone(code: int, 
     assert ended.stderr == "Weftline: 1 model call, 1,000 tokens in, 42 out, $0.0003\n"
     (row,) = line.json("usage", "report", "--by", "agent", "--kind", "proxy")["rows"]
     assert (row["group"], row["calls"]) == ("coder", 1)
+
+
+def test_a_wrapped_program_is_told_that_the_terminal_has_gone(tmp_path: Path) -> None:
+    program = "trap 'echo ended; exit 9' HUP; echo ready; while :; do sleep 0.05; done"
+    # A process of its own: not all signals reach a forked one.
+    command = [sys.executable, "-m", "weftline", "wrap", "bash", "-c", program]
+    environment = {**os.environ, "WEFTLINE_DATA_DIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.read() == "ended\n"
+    assert process.returncode == 9
 
 
 def test_a_program_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:

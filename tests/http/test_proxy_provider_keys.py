@@ -122,6 +122,19 @@ async def test_its_calls_count_for_budgets_also_if_their_usage_is_not_reported(
     assert (first.status, second.status, len(provider.received)) == (200, 429, 1)
 
 
+async def test_a_response_in_the_background_is_not_metered_and_gets_no_key(world: World, provider: Upstream) -> None:
+    later = json.dumps({"model": "gpt-5-mini", "input": "Hi", "background": True}).encode()
+    path = "/openai/v1/responses"
+    requests = [
+        post(path, later, own(world.planner)),
+        post(path, later, own(world.planner), "content-encoding: gzip"),
+        post(path, later.replace(b"true", b"false"), own(world.planner)),
+        post(path, later, own(world.planner), "authorization: Bearer mine"),
+    ]
+    assert [each.status for each in await asked(world, provider, *requests)] == [403, 403, 200, 200]
+    assert [each.value(b"authorization") for each in provider.received] == [f"Bearer {CANARY}".encode(), b"Bearer mine"]
+
+
 async def test_nobody_uses_it_while_it_cannot_be_found_out_who_calls(
     world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,10 @@ class _Named(msgspec.Struct):
     model: Any = None
 
 
+class _Request(_Named):
+    background: Any = None
+
+
 class _Answer(_Named, rename={"model_version": "modelVersion", "usage_metadata": "usageMetadata"}):
     usage: dict[str, Any] | None = None
     model_version: Any = None
@@ -334,6 +338,12 @@ def requested_model(body: bytes) -> str:
     """Return the model that a request names; empty if none can be read."""
     request = _parsed(body, _Named)
     return "" if request is None else _model(request)
+
+
+def is_answered_later(body: bytes) -> bool:
+    """Tell whether the usage of a request is not in its answer, or cannot be known to be: it runs in the background."""
+    request = _parsed(body, _Request)
+    return request is None or bool(request.background)
 
 
 def _parsed_answer(text: bytes) -> _Answer | None:

@@ -22,7 +22,13 @@ from weftline.app.proxied_edits import EditedRequest, GivenRequest
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
 from weftline.kernel.errors import MethodNotAllowed, ServerBusy, WeftlineError
 from weftline.models.language_models.answer_filter import AnswerTooLarge, WholeFilter, answer_filter, is_readable
-from weftline.models.language_models.answer_usage import Usage, answer_reader, is_event_stream, requested_model
+from weftline.models.language_models.answer_usage import (
+    Usage,
+    answer_reader,
+    is_answered_later,
+    is_event_stream,
+    requested_model,
+)
 from weftline.models.language_models.conversation_requests import form_of
 from weftline.providers.webhook_sender import failure_of
 from weftline.sessions.events.webhooks import AddressNotAllowed
@@ -258,6 +264,8 @@ class ProxyEndpoint:
             return []
         if not call.may_use_servers_key:
             raise NoProviderKey(f"The request to {call.route.path.decode('latin-1')[:100]} has no key of the provider.")
+        if call.form == "openai_responses" and call.is_answered_later():
+            raise NoProviderKey("A request that runs in the background, or cannot be read, has no key of the provider.")
         call.has_servers_key = True
         return [credential_header(call.route.provider, call.form, key)]
 
@@ -346,6 +354,11 @@ class _Call:
         """Return the model that the request names."""
         self._model = self._model or requested_model(b"".join(self._read))
         return self._model
+
+    def is_answered_later(self) -> bool:
+        """Tell whether the usage of a request may not be in its answer."""
+        is_plain = value_of(b"content-encoding", self.scope["headers"]) in {b"", b"identity"}
+        return not (is_plain and self._is_read) or is_answered_later(b"".join(self._sent))
 
     @property
     def _sent(self) -> list[bytes]:

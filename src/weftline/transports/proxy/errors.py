@@ -62,10 +62,12 @@ class ProxyKeyMissing(AuthenticationError):
 
 
 class NoProviderKey(PermissionDenied):
-    """A request has no key of the provider, and that of the server is only for calls of models."""
+    """A request has no key of the provider, and that of the server is only for calls of models that are metered."""
 
     code = "NO_PROVIDER_KEY"
-    hint = "The provider's key that the server keeps is for calls of models. Send a key of your own for others."
+    hint = (
+        "The server's key of the provider is for calls of models that are metered. Send a key of your own for others."
+    )
     related = ()
 
 

@@ -110,9 +110,10 @@ class _Server(BoundedServer):
 
 @contextlib.contextmanager
 def _signals_for(process: asyncio.subprocess.Process) -> Iterator[None]:
-    """Leave Ctrl-C to the program, which the terminal sends it too, and pass on SIGTERM."""
+    """Leave Ctrl-C to the program, which the terminal sends it too, and pass on SIGTERM and SIGHUP."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):
         loop.add_signal_handler(signal.SIGINT, lambda: None)
         loop.add_signal_handler(signal.SIGTERM, process.terminate)
+        loop.add_signal_handler(signal.SIGHUP, process.send_signal, signal.SIGHUP)
     yield
