@@ -1,7 +1,8 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, adapters, clients, typescript, screenshots, docs, house, package, pgvector.
+# The others: make test-full, check, bench, evals, validate, conformance, adapters, clients, typescript, screenshots, docs, house, package, pgvector,
+# cluster, chaos.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -15,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: adapters canary help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package pgvector lock clean
+.PHONY: adapters canary chaos cluster help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package pgvector lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -66,6 +67,15 @@ canary: $(VENV)/.development
 # ARGS="--pg-config FILE" builds it for another server, --source FILE names the source.
 pgvector: $(VENV)/.development
 	$(BIN)/python scripts/build_pgvector.py $(ARGS)
+
+# A cluster on this machine: three servers, HAProxy, PostgreSQL under Patroni, PgBouncer, Valkey, a bucket. Needs root.
+# ARGS=status tells what runs, ARGS=down stops it.
+cluster: $(VENV)/.development
+	$(BIN)/python scripts/cluster.py $(or $(ARGS),up)
+
+# Faults at random in such a cluster under load, for ten minutes: ARGS="--minutes 60 --seed 7" for others.
+chaos: $(VENV)/.development
+	$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 check: $(VENV)/.development
 	$(BIN)/ruff format --check .

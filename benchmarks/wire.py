@@ -77,8 +77,8 @@ class Connection:
         self._writer = writer
 
     @classmethod
-    async def open(cls, port: int) -> Connection:
-        connection = cls(*await asyncio.open_connection("127.0.0.1", port, limit=2**20))
+    async def open(cls, port: int, host: str = "127.0.0.1") -> Connection:
+        connection = cls(*await asyncio.open_connection(host, port, limit=2**20))
         opened = _opened.get()
         if opened is not None:
             opened.append(connection)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _RETRY_SECONDS = 0.02
+# The database is unavailable; or a load balancer has lost its server.
+_UNKNOWN = (502, 503, 504)
 # For an answer, on a busy machine.
 _PATIENCE_SECONDS = 120.0
 
@@ -25,10 +27,11 @@ class CallRefused(Exception):
 
 
 class RunningServer:
-    """The port of the server that runs now; changes at each start."""
+    """The address of the server that runs now; its port changes at each start."""
 
-    def __init__(self) -> None:
-        self.port: int | None = None
+    def __init__(self, host: str = "127.0.0.1", port: int | None = None) -> None:
+        self.host = host
+        self.port = port
         self.api_key = ""
 
 
@@ -52,7 +55,7 @@ class Client:
         except (OSError, EOFError, ValueError) as error:
             self._connection = None
             raise OutcomeUnknown from error
-        if answer.status == 503:
+        if answer.status in _UNKNOWN:
             raise OutcomeUnknown
         if answer.status >= 300:
             raise CallRefused(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
@@ -77,7 +80,7 @@ class Client:
             try:
                 if self._port is None:
                     raise ConnectionError
-                self._connection = await Connection.open(self._port)
+                self._connection = await Connection.open(self._port, self._server.host)
             except OSError:
                 self._connection = None
                 await asyncio.sleep(_RETRY_SECONDS)
