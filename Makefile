@@ -1,8 +1,8 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, adapters, clients, typescript, screenshots, docs, house, package, pgvector,
-# cluster, chaos.
+# The others: make test-full, check, bench, evals, validate, conformance, adapters, clients, typescript, screenshots, docs,
+#   house, package, pgvector, cluster, chaos.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -19,7 +19,7 @@ MAKEFLAGS += --jobs=2
 .PHONY: adapters canary chaos cluster help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package pgvector lock clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 5
 
 # What Weftline needs to run, and what working on it needs besides.
 $(VENV)/.runtime: pyproject.toml requirements.lock

@@ -19,7 +19,7 @@ _CLIENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class Seen:
     """What one call saw: a key at a version with a value. Times are of this process."""
 
     key: str
@@ -58,7 +58,7 @@ class ComparedWrites(Kind):
                     self.refusals.append(str(error))
                 await asyncio.sleep(0.01)
 
-    async def _read(self, client: Client, key: str) -> _Seen | None:
+    async def _read(self, client: Client, key: str) -> Seen | None:
         asked = time.monotonic()
         try:
             entry = await client.call("GET", f"/v1/sessions/{SESSION}/context/{key}")
@@ -66,7 +66,7 @@ class ComparedWrites(Kind):
             if "KEY_NOT_FOUND" in str(error):
                 return None
             raise
-        seen = _Seen(key, entry["version"], entry["value"], asked, time.monotonic(), wrote=False)
+        seen = Seen(key, entry["version"], entry["value"], asked, time.monotonic(), wrote=False)
         self.acknowledged.append(seen)
         return seen
 
@@ -74,7 +74,7 @@ class ComparedWrites(Kind):
         asked = time.monotonic()
         body = {"value": value, "if_version": replaces}
         entry = await client.call("PUT", f"/v1/sessions/{SESSION}/context/{key}", body)
-        self.acknowledged.append(_Seen(key, entry["version"], value, asked, time.monotonic(), wrote=True))
+        self.acknowledged.append(Seen(key, entry["version"], value, asked, time.monotonic(), wrote=True))
 
     async def work(self, number: int) -> Any:  # noqa: ANN401 - see keep_working
         raise NotImplementedError
@@ -96,7 +96,7 @@ class ComparedWrites(Kind):
             return 0
         return sum(stored.get(seen.version) == seen.value for seen in calls) - self._stale(calls)
 
-    def _stale(self, calls: list[_Seen]) -> int:
+    def _stale(self, calls: list[Seen]) -> int:
         """Count calls that saw an older version than one that was answered before they asked."""
         answered = sorted(calls, key=lambda seen: seen.answered)
         stale, newest, following = 0, 0, 0
