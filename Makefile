@@ -73,7 +73,7 @@ pgvector: $(VENV)/.development
 cluster: $(VENV)/.development
 	$(BIN)/python scripts/cluster.py $(or $(ARGS),up)
 
-# Faults at random in such a cluster under load, for ten minutes: ARGS="--minutes 60 --seed 7" for others.
+# Faults at random in such a cluster under load, for ten minutes: ARGS="--minutes 60 --random-state 7" for others.
 chaos: $(VENV)/.development
 	$(BIN)/python -m benchmarks.chaos $(ARGS)
 

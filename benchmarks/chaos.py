@@ -1,6 +1,6 @@
 """Chaos: faults at random in a cluster under load; everything acknowledged must be found afterwards, and in order.
 
-    python -m benchmarks.chaos --minutes 10 --seed 1
+    python -m benchmarks.chaos --minutes 10 --random-state 1
 
 Needs what scripts/cluster.py needs. The load is that of the kill campaign, and writes that compare versions. After each
 fault it is taken back, and the cluster has to become whole by itself. The longest time without an acknowledged write is
@@ -160,8 +160,8 @@ class Faults:
         return bool(cluster.primary() and cluster.standby()) and all(map(cluster.is_ready, WEB))
 
 
-async def run(minutes: float, seed: int, only: list[str]) -> list[Row]:
-    chance = random.Random(seed)
+async def run(minutes: float, random_state: int, only: list[str]) -> list[Row]:
+    chance = random.Random(random_state)
     cluster = Cluster(Path(".cluster"))
     await asyncio.to_thread(cluster.up)
     try:
@@ -261,13 +261,13 @@ async def _intact(app: App) -> Row:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--random-state", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--only", nargs="*", default=[], metavar="FAULT")
     parser.add_argument("--results", type=Path, default=Path(".results"))
     options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
+    print(f"random state {options.random_state}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    rows = asyncio.run(run(options.minutes, options.seed, options.only))
+    rows = asyncio.run(run(options.minutes, options.random_state, options.only))
     show(rows)
     save(options.results, rows)
     return int(any(row.met is False for row in rows))
