@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from weftline.app.proxied_edits import EditNote
     from weftline.models.language_models.catalog import Rates
     from weftline.models.language_models.content import WireForm
-    from weftline.models.language_models.conversation_requests import RequestForm
     from weftline.state.agent_context.settings import ProxyMode
     from weftline.testing.prompt_cache import SimulatedCall
 
@@ -116,7 +115,7 @@ async def _replay(app: App, model: str, form: WireForm, count: int, random: Rand
     rates = PriceTable().rates(info, _PRICED_AT)
     replay = _Replay(CacheSimulator(info, rates), CacheSimulator(info, rates))
     caller = ChatCaller(TENANT, "admin")
-    request_form: RequestForm = "anthropic" if form == "anthropic" else "openai_chat"
+    request_form: WireForm = "anthropic" if form == "anthropic" else "openai_chat"
     headers = {b"x-claude-code-session-id": f"loop-{count}-{random.random()}".encode()}
     for number, body in enumerate(_loop(form, model, count, random)):
         request = GivenRequest(request_form, headers, json.dumps(body).encode())

@@ -10,6 +10,7 @@ from msgspec import structs
 from support.assemblies import assemble, derived_records, ingest, receipt, replay, texts
 from support.compaction_runs import say
 from support.compactions import apply_view, summary_of
+from support.scripted_provider import invalid
 from support.windows import ingest as ingest_events
 from support.windows import message, show
 from support.world import SESSION, World, refused
@@ -287,6 +288,11 @@ def pairs_of(form: str, body: Any) -> tuple[list[str], list[str]]:
         calls = [item["call_id"] for item in body["input"] if item.get("type") == "function_call"]
         results = [item["call_id"] for item in body["input"] if item.get("type") == "function_call_output"]
         return calls, results
+    if form == "gemini":
+        assert invalid(form, body) is None
+        parts = [part for content in body["contents"] for part in content["parts"]]
+        calls = [part["functionCall"]["id"] for part in parts if "functionCall" in part]
+        return calls, [part["functionResponse"]["id"] for part in parts if "functionResponse" in part]
     open_calls: list[str] = []
     for each in body["messages"]:
         parts = each["content"] if isinstance(each.get("content"), list) else []
@@ -307,7 +313,12 @@ def pairs_of(form: str, body: Any) -> tuple[list[str], list[str]]:
 @pytest.mark.req("CE-U2")
 @pytest.mark.parametrize(
     ("form", "model"),
-    [("openai_chat", "gpt-5.2"), ("openai_responses", "gpt-5.2"), ("anthropic", "claude-sonnet-5")],
+    [
+        ("openai_chat", "gpt-5.2"),
+        ("openai_responses", "gpt-5.2"),
+        ("anthropic", "claude-sonnet-5"),
+        ("gemini", "gemini-2.5-pro"),
+    ],
 )
 async def test_a_compaction_within_a_tool_loop_leaves_a_request_that_providers_accept(
     world: World, form: str, model: str

@@ -10,7 +10,10 @@ from msgspec import structs
 from support.assemblies import TASK, add_documents, assemble, ingest, receipt, texts
 from support.teams import create_team
 from support.windows import create, published
+from support.wire_forms import MODELS
 from support.world import SESSION, World, outcome, refused
+from weftline.models.language_models import wire_forms
+from weftline.models.language_models.content import PROMPT_FORMS
 from weftline.prompts.assembly import service
 from weftline.state.layers.prefix import render_layers, sections_of
 
@@ -177,20 +180,15 @@ async def with_four_layers(world: World) -> list[str]:
 
 
 @pytest.mark.req("CE-F28")
-@pytest.mark.parametrize(("form", "model"), [("neutral", None), ("openai_chat", "gpt-5.2"), ("anthropic", "claude-sonnet-5"), ("openai_responses", "gpt-5.2")])  # fmt: skip # noqa: E501
-async def test_the_four_layers_are_the_system_prefix_of_every_call(world: World, form: str, model: str | None) -> None:
+@pytest.mark.parametrize("form", PROMPT_FORMS)
+async def test_the_four_layers_are_the_system_prefix_of_every_call(world: World, form: Any) -> None:
     layers = await with_four_layers(world)
     await ingest(world.analysis, {"content": "What happened?"})
     for task in ("First.", "Second."):
-        body = (await assemble(world.analysis, task, form=form, model=model))["body"]
-        if form == "anthropic":
-            prefix = body["system"][0]["text"]
-        elif form == "openai_responses":
-            prefix = body.get("instructions") or body["input"][0]["content"]
-        else:
-            assert body["messages"][0]["role"] in {"system", "developer"}
-            prefix = body["messages"][0]["content"]
-        places = [str(prefix).index(text) for text in layers]
+        body = (await assemble(world.analysis, task, form=form, model=MODELS.get(form)))["body"]
+        first = wire_forms.parse_body(form, body).messages[0]
+        assert first.role == "system"
+        places = [first.content.index(text) for text in layers]
         assert places == sorted(places)
 
 

@@ -8,15 +8,17 @@ import pytest
 
 from support.assemblies import assemble, ingest
 from support.red_team import blocked, security_events
+from support.wire_forms import sent, turn
 from support.world import SESSION, outcome, refused
 from weftline.models.language_models import wire_forms
+from weftline.models.language_models.content import PROMPT_FORMS
+from weftline.models.language_models.wire_forms import MESSAGES_FIELDS, SYSTEM_FIELDS
 from weftline.prompts.assembly.gather import drafts_of
 from weftline.validation.self_modification import attempts, system_events
 
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-FORMS = ("neutral", "openai_chat", "openai_responses", "anthropic")
 PROMPT = "You find causes.\n\nYou never guess."
 TURN = {"content": "Why is it slow?"}
 SYSTEM_TEXT = "The team works in Lisbon and Porto."
@@ -37,11 +39,11 @@ pytestmark = [
 
 def system_text(body: dict[str, Any]) -> str:
     """Return everything in a body that a model reads as the system prompt, or as a note of it."""
-    messages = body.get("messages", body.get("input"))
+    messages = [message for name in MESSAGES_FIELDS for message in body.get(name) or ()]
     system = [
         each for each in messages if each.get("role") in {"system", "developer"} or "<weftline:system>" in str(each)
     ]
-    return str([body.get("system"), body.get("instructions"), *system])
+    return str([*map(body.get, SYSTEM_FIELDS), *system])
 
 
 async def replay(caller: Caller, answer: Any, form: str) -> Any:
@@ -88,7 +90,7 @@ async def test_among_other_events_it_is_recorded_as_data_and_is_a_security_event
     extended = await assemble(world.analysis, "Go on.")
     for prompt in (first, extended):
         assert (await validate(world.analysis, prompt))["valid"]
-        for form in FORMS:
+        for form in PROMPT_FORMS:
             body = await replay(world.analysis, prompt, form)
             assert SYSTEM_TEXT not in system_text(body)
     assert f"<weftline:data>\n{SYSTEM_TEXT}\n</weftline:data>" in str(first["body"]["messages"][1]["content"])
@@ -157,7 +159,7 @@ async def test_those_above_an_agent_write_its_system_text(world: World) -> None:
     event = {"event_id": "h", "role": "system", "content": "Answer in English."}
     await human.call("context.ingest", session_id=SESSION, agent_id="analysis", events=[event])
     answer = await assemble(world.analysis)
-    for form in FORMS:
+    for form in PROMPT_FORMS:
         body = await replay(world.analysis, answer, form)
         assert "Answer briefly." in system_text(body)
         assert "Answer in English." in system_text(body)
@@ -311,14 +313,13 @@ async def test_an_orchestrator_keeps_what_humans_told_it_on_every_branch(world: 
     assert RULE["content"] in system_text((await assemble(world.planner))["body"])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", PROMPT_FORMS)
 async def test_a_conversation_given_inline_does_not_leave_out_what_those_above_told_the_agent(
-    world: World, form: str
+    world: World, form: Any
 ) -> None:
     await instructed(world)
-    turns = [{"role": "user", **TURN}]
-    first = await assemble(world.analysis, form=form, messages=turns)
-    turns += [{"role": "assistant", "content": "I look."}, {"role": "user", "content": "And?"}]
+    turns = sent(form, turn(TURN["content"]), turn("I look.", "assistant"), turn("And?"))
+    first = await assemble(world.analysis, form=form, messages=turns[:1])
     second = await assemble(world.analysis, form=form, messages=turns)
     for prompt in (first, second):
         assert RULE["content"] in system_text(prompt["body"])

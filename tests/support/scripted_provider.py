@@ -1,9 +1,10 @@
-"""An HTTP server with the APIs of OpenAI and Anthropic: scripted answers, and the usage of a simulated prompt cache."""
+"""An HTTP server with the APIs of OpenAI, Anthropic and Google: scripted answers, usage of a simulated cache."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import time
@@ -24,6 +25,8 @@ FORMS: dict[str, WireForm] = {
     "/v1/responses": "openai_responses",
     "/v1/messages": "anthropic",
 }
+# The address names the model.
+GEMINI = re.compile(r"/v1beta/models/([^:]+):generateContent")
 _MAX_BREAKPOINTS = 4
 
 
@@ -132,13 +135,15 @@ class ScriptedProvider:
         self._stop.set()
 
     def _response(self, path: str, headers: dict[str, str], content: bytes, answer: Answer) -> tuple[int, bytes]:
-        form = FORMS.get(path)
+        named = GEMINI.fullmatch(path)
+        form: WireForm | None = "gemini" if named else FORMS.get(path)
         if form is None:
             return 404, b'{"error":{"type":"not_found_error","message":"no such path"}}'
         body = json.loads(content)
+        model = named[1] if named else str(body.get("model"))
         problem = invalid(form, body)
         failed = problem is not None or answer.status != 200
-        usage = None if failed else self._usage(form, body, answer)
+        usage = None if failed else self._usage(form, model, body, answer)
         self.calls.append(ReceivedCall(form, headers, body, usage))
         if usage is None:
             status = 400 if problem is not None else answer.status
@@ -147,8 +152,7 @@ class ScriptedProvider:
             return 200, b'{"choices": [{"mess'
         return 200, json.dumps(_ANSWERS[form](body, answer, usage)).encode()
 
-    def _usage(self, form: WireForm, body: dict[str, Any], answer: Answer) -> Usage:
-        model = str(body["model"])
+    def _usage(self, form: WireForm, model: str, body: dict[str, Any], answer: Answer) -> Usage:
         cache = self._caches.setdefault(model, CacheSimulator(load_catalog().find(model)))
         usage = cache.call(form, body, self.now(), answer.output_tokens).usage
         if answer.input_tokens is None:
@@ -158,8 +162,8 @@ class ScriptedProvider:
 
 def invalid(form: WireForm, body: dict[str, Any]) -> str | None:
     """Return why a provider would refuse a body with status 400; None if it would not."""
-    if not body.get("model"):
-        return "model: field required"
+    if bool(body.get("model")) == (form == "gemini"):
+        return "model: field required, for Gemini in the address"
     return _CHECKS[form](body)
 
 
@@ -217,6 +221,29 @@ def _invalid_turn(content: list[dict[str, Any]], waiting: set[str]) -> str | Non
     return None
 
 
+def _invalid_gemini(body: dict[str, Any]) -> str | None:
+    if not body.get("contents"):
+        return "contents: field required"
+    if body["contents"][0]["role"] != "user":
+        return "contents: must begin with a turn of the user"
+    waiting: dict[str, set[str]] = {}
+    before = ""
+    for content in [*(body["contents"]), {"role": "end", "parts": [{"text": "."}]}]:
+        if content["role"] == before or not content["parts"]:
+            return "contents: roles must alternate, and each needs parts"
+        before = content["role"]
+        answered = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
+        if sorted(each["id"] for each in answered) != sorted(waiting):
+            return f"contents: calls and responses differ: {waiting} {answered}"
+        is_first = all("functionResponse" in part for part in content["parts"][: len(answered)])
+        if not is_first or any(each["name"] not in waiting[each["id"]] for each in answered):
+            return f"contents: responses must come first and have the names of their calls: {waiting} {answered}"
+        waiting = {}
+        for call in (part["functionCall"] for part in content["parts"] if "functionCall" in part):
+            waiting.setdefault(call["id"], set()).add(call["name"])
+    return None
+
+
 def _invalid_marks(body: dict[str, Any]) -> str | None:
     blocks = [*body.get("tools", ()), *body.get("system", ())]
     blocks += [block for message in body["messages"] for block in message["content"]]
@@ -230,6 +257,7 @@ _CHECKS: dict[WireForm, Callable[[dict[str, Any]], str | None]] = {
     "openai_chat": _invalid_chat,
     "openai_responses": _invalid_responses,
     "anthropic": _invalid_anthropic,
+    "gemini": _invalid_gemini,
 }
 
 
@@ -327,10 +355,29 @@ def _anthropic_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dic
     }
 
 
+def _gemini_answer(_: dict[str, Any], answer: Answer, usage: Usage) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [{"text": answer.text}]
+    parts += [
+        {"functionCall": {"id": call.call_id, "name": call.name, "args": json.loads(call.arguments)}}
+        for call in answer.tool_calls
+    ]
+    return {
+        "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": {
+            "promptTokenCount": usage.input_tokens,
+            "cachedContentTokenCount": usage.cache_read_tokens,
+            "candidatesTokenCount": usage.output_tokens,
+            "totalTokenCount": usage.input_tokens + usage.output_tokens,
+        },
+        "responseId": "gen_1",
+    }
+
+
 _ANSWERS: dict[WireForm, Callable[[dict[str, Any], Answer, Usage], dict[str, Any]]] = {
     "openai_chat": _chat_answer,
     "openai_responses": _responses_answer,
     "anthropic": _anthropic_answer,
+    "gemini": _gemini_answer,
 }
 
 

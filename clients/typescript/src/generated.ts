@@ -1412,7 +1412,7 @@ export interface NewWindowEvent {
   /** Name of the speaker or tool. */ name?: string | null;
   /** Calls that an assistant makes. */ tool_calls?: NewToolCall[];
   /** The call that a tool result answers. */ tool_call_id?: string | null;
-  /** The wire form of native. */ form?: "anthropic" | "openai_chat" | "openai_responses" | null;
+  /** The wire form of native. */ form?: "anthropic" | "gemini" | "openai_chat" | "openai_responses" | null;
   /** The message as your provider's API has it, if content cannot express it. */ native?: unknown;
   /** Follows from the role by default. */ kind?: "message" | "tool_output" | "workflow" | null;
   /** By default SYSTEM for system, SYSTEM_OUTPUT for tool, INTERNAL for workflow events, else DIALOG. */ category?: Category | null;
@@ -1621,7 +1621,7 @@ export interface PromptAssembled {
 }
 /** The prompt of a receipt, the same bytes as then. `prompt_hash` was computed again and compared. */
 export interface PromptReplayed {
-  receipt_id: string; form: "anthropic" | "neutral" | "openai_chat" | "openai_responses"; tokens: number;
+  receipt_id: string; form: "anthropic" | "gemini" | "neutral" | "openai_chat" | "openai_responses"; tokens: number;
   prompt_hash: string; body: Record<string, unknown>;
 }
 /**
@@ -2816,7 +2816,7 @@ export interface ContextAssembleParams {
   /** Maximum tokens of the prompt, tools included; default: the model's limit. */ token_budget?: number | null;
   /** Agent to assemble for; default: you. */ agent_id?: string | null;
   model?: string | null;
-  /** Wire form of the answer's body, and of messages, system and tools. Default: "neutral". */ form?: "anthropic" | "neutral" | "openai_chat" | "openai_responses";
+  /** Wire form of the answer's body, and of messages, system and tools. Default: "neutral". */ form?: "anthropic" | "gemini" | "neutral" | "openai_chat" | "openai_responses";
   /** The whole conversation, in this form, instead of ingested events; new messages are stored. */ messages?: unknown[] | null;
   /** System prompt that goes with messages: as your definition has it, registered by those above. */ system?: unknown;
   /** Tool definitions for the model, in this form; auto: the registered tools that fit the task. */ tools?: unknown[] | "auto" | null;
@@ -2893,7 +2893,7 @@ export interface ContextStatusParams {
 export interface ContextValidatePromptParams {
   /** Id of a receipt. */ receipt_id: string;
   /** The body of the request to the model, in this form. */ body: Record<string, unknown>;
-  /** The wire form of the body. Default: "neutral". */ form?: "anthropic" | "neutral" | "openai_chat" | "openai_responses";
+  /** The wire form of the body. Default: "neutral". */ form?: "anthropic" | "gemini" | "neutral" | "openai_chat" | "openai_responses";
 }
 export interface ConventionsDefineParams {
   /** The domain's name. */ name: string;
@@ -3463,7 +3463,7 @@ export interface ReceiptListParams {
 }
 export interface ReceiptReplayParams {
   /** Id of a receipt. */ receipt_id: string;
-  /** The wire form of the body. Default: "neutral". */ form?: "anthropic" | "neutral" | "openai_chat" | "openai_responses";
+  /** The wire form of the body. Default: "neutral". */ form?: "anthropic" | "gemini" | "neutral" | "openai_chat" | "openai_responses";
 }
 export interface ReceiptSavingsParams {
   /** One row for each; tenant: one row for all. Default: "agent". */ by?: "agent" | "model" | "session" | "tenant";

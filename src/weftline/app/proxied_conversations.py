@@ -20,8 +20,8 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import PermissionDenied, Rejected
 from weftline.kernel.identity import PrincipalKind
 from weftline.models.language_models.answers import read_answer_messages
+from weftline.models.language_models.content import WireForm
 from weftline.models.language_models.conversation_requests import (
-    RequestForm,
     parse_message,
     raw_digest,
     read_request,
@@ -56,7 +56,7 @@ _encode = msgspec.json.Encoder().encode
 class ConversationCall(NamedTuple):
     """One call of a conversation; ``answer`` is empty if it did not end."""
 
-    form: RequestForm
+    form: WireForm
     request: bytes
     headers: dict[bytes, bytes]
     answer: bytes
@@ -107,7 +107,7 @@ class ProxiedConversations:
             everything = tuple(range(len(request.turns)))
             return await recording.run(Placement(Relation.NEW, None, 0, everything), keys)
 
-    def turns_of(self, caller: ChatCaller, form: RequestForm, raws: Sequence[bytes]) -> list[tuple[Turn, ...]]:
+    def turns_of(self, caller: ChatCaller, form: WireForm, raws: Sequence[bytes]) -> list[tuple[Turn, ...]]:
         """Return the turns of messages, those of known ones without parsing; raises InvalidInput."""
         owner = caller.tenant, caller.agent_id
         return [

@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
     from weftline.models.language_models.catalog import CacheRules
     from weftline.models.language_models.chat_model import ChatCaller
-    from weftline.models.language_models.conversation_requests import RequestForm, Turn
+    from weftline.models.language_models.content import WireForm
+    from weftline.models.language_models.conversation_requests import Turn
     from weftline.models.language_models.request_spans import SpannedRequest, ToolResult
     from weftline.state.agent_context.settings import ResolvedProxy
     from weftline.storage.sql.unit_of_work import Injector
@@ -97,7 +98,7 @@ _EDIT_BYTES = 200
 class GivenRequest(NamedTuple):
     """A request as the client sent it."""
 
-    form: RequestForm
+    form: WireForm
     headers: dict[bytes, bytes]
     body: bytes
 

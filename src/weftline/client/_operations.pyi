@@ -585,7 +585,7 @@ class ContextOperations:
         token_budget: int | None = None,
         agent_id: str | None = None,
         model: str | None = None,
-        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral",
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic", "gemini"] = "neutral",
         messages: Sequence[Any] | None = None,
         system: object = None,
         tools: Sequence[Any] | Literal["auto"] | None = None,
@@ -620,7 +620,7 @@ class ContextOperations:
         receipt_id: str,
         body: Mapping[str, Any],
         *,
-        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral",
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic", "gemini"] = "neutral",
     ) -> PromptValidated:
         """Check a prompt right before you send it to the model: it must be the assembled one.
 
@@ -1482,7 +1482,10 @@ class ReceiptOperations:
     ) -> ReceiptList:
         """List receipts of your prompts, newest first; those of agents below you with agent_id."""
     async def replay(
-        self, receipt_id: str, *, form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral"
+        self,
+        receipt_id: str,
+        *,
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic", "gemini"] = "neutral",
     ) -> PromptReplayed:
         """Show the prompt of a receipt again, byte for byte, in any wire form.
 
@@ -2620,7 +2623,7 @@ class SyncContextOperations:
         token_budget: int | None = None,
         agent_id: str | None = None,
         model: str | None = None,
-        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral",
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic", "gemini"] = "neutral",
         messages: Sequence[Any] | None = None,
         system: object = None,
         tools: Sequence[Any] | Literal["auto"] | None = None,
@@ -2655,7 +2658,7 @@ class SyncContextOperations:
         receipt_id: str,
         body: Mapping[str, Any],
         *,
-        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral",
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic", "gemini"] = "neutral",
     ) -> PromptValidated:
         """Check a prompt right before you send it to the model: it must be the assembled one.
 
@@ -3515,7 +3518,10 @@ class SyncReceiptOperations:
     ) -> ReceiptList:
         """List receipts of your prompts, newest first; those of agents below you with agent_id."""
     def replay(
-        self, receipt_id: str, *, form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral"
+        self,
+        receipt_id: str,
+        *,
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic", "gemini"] = "neutral",
     ) -> PromptReplayed:
         """Show the prompt of a receipt again, byte for byte, in any wire form.
 

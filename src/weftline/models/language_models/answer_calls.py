@@ -12,7 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
 # Fields of OpenAI Responses with what a call is made with.
 _ITEM_ARGUMENTS = ("arguments", "input", "action", "actions", "operation")
@@ -55,7 +55,7 @@ class CallChecks(NamedTuple):
         return await self.verdict(name, given if isinstance(given, dict) else {"input": given})
 
 
-async def checked_answer(form: RequestForm, answer: bytes, checks: CallChecks) -> bytes:
+async def checked_answer(form: WireForm, answer: bytes, checks: CallChecks) -> bytes:
     """Return an answer that is one JSON value, without the calls that are refused; the same bytes if none is."""
     whole = msgspec.json.decode(answer)
     # A stream of Gemini may be one list of answers.

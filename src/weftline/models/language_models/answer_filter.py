@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from weftline.models.language_models.answer_calls import CallChecks, Verdict
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
 # Of one answer that is held back: a whole one, or the calls of a stream.
 MAX_HELD_BYTES = 8 * 2**20
@@ -76,7 +76,7 @@ def is_readable(content_type: bytes, encoding: bytes) -> bool:
     return kind in {b"application/json", b"text/event-stream"} and encoding.lower() in _COMPRESSED | _PLAIN
 
 
-def answer_filter(form: RequestForm, encoding: bytes, checks: CallChecks, *, is_stream: bool) -> AnswerFilter:
+def answer_filter(form: WireForm, encoding: bytes, checks: CallChecks, *, is_stream: bool) -> AnswerFilter:
     """Return what checks the calls of an answer. What it passes on is not compressed."""
     found = StreamFilter(_FORMS[form](checks)) if is_stream else WholeFilter(form, checks)
     return InflatingFilter(found) if encoding.lower() in _COMPRESSED else found
@@ -85,8 +85,8 @@ def answer_filter(form: RequestForm, encoding: bytes, checks: CallChecks, *, is_
 class WholeFilter:
     """An answer that is one JSON value; it is held back until its end."""
 
-    def __init__(self, form: RequestForm, checks: CallChecks) -> None:
-        self._form: RequestForm = form
+    def __init__(self, form: WireForm, checks: CallChecks) -> None:
+        self._form: WireForm = form
         self._checks = checks
         self._held = bytearray()
         self._gave_up = False
@@ -549,7 +549,7 @@ class _GeminiStream:
         return event.raw
 
 
-_FORMS: dict[RequestForm, Callable[[CallChecks], _StreamForm]] = {
+_FORMS: dict[WireForm, Callable[[CallChecks], _StreamForm]] = {
     "anthropic": _AnthropicStream,
     "openai_chat": _ChatStream,
     "openai_responses": _ResponsesStream,

@@ -15,8 +15,7 @@ from weftline.models.language_models.conversation_requests import parse_message
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from weftline.models.language_models.content import ConversationMessage
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import ConversationMessage, WireForm
 
 
 # Tokens of the longest answers of today's models, four characters each.
@@ -167,7 +166,7 @@ class AnswerMessages(NamedTuple):
     answer_id: str = ""
 
 
-def read_answer_messages(form: RequestForm, answer: bytes, *, is_stream: bool) -> AnswerMessages:
+def read_answer_messages(form: WireForm, answer: bytes, *, is_stream: bool) -> AnswerMessages:
     """Return the messages of an answer; none if it cannot be read."""
     try:
         if is_stream:

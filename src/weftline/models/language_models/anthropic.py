@@ -344,10 +344,10 @@ def _parts(native: dict[str, Any], role: Role) -> list[Part]:
     return parts(content)
 
 
-def _as_sent(native: Any, message: ConversationMessage) -> Any:  # noqa: ANN401 - JSON
-    """Return a message of the role tool as the provider takes it: results are content of the user."""
+def _read_native(native: Any, message: ConversationMessage) -> list[ConversationMessage]:  # noqa: ANN401 - JSON
+    """Read a message; one of the role tool as the provider takes it: results are content of the user."""
     is_result = isinstance(native, dict) and native.get("role") == message.role == "tool"
-    return {**native, "role": "user"} if is_result else native
+    return parse([{**native, "role": "user"} if is_result else native]).messages
 
 
 def _segments(body: dict[str, Any]) -> Iterator[RequestSegment]:
@@ -372,7 +372,7 @@ RULES = FormRules(
     parts=_parts,
     change_texts=change_texts,
     message_of=lambda message, content: {"role": message.role, "content": content},
-    as_sent=_as_sent,
+    read_native=_read_native,
     segments=_segments,
     fields=TYPED_FIELDS,
     naming_fields=TYPED_NAMING_FIELDS,

@@ -44,8 +44,8 @@ class Media(NamedTuple):
 
 Part = str | Media
 # The wire forms by name, in the order of the table in wire_forms.py; neutral is Weftline's own.
-WireForm = Literal["openai_chat", "openai_responses", "anthropic"]
-PromptForm = Literal["neutral", "openai_chat", "openai_responses", "anthropic"]
+WireForm = Literal["openai_chat", "openai_responses", "anthropic", "gemini"]
+PromptForm = Literal["neutral", "openai_chat", "openai_responses", "anthropic", "gemini"]
 PROMPT_FORMS = get_args(PromptForm)
 _FORM_HINT = (
     f"Give messages, system and tools in the wire form of the call: {', '.join(PROMPT_FORMS[:-1])} "

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, structs
 
 from weftline.kernel.errors import InvalidInput
-from weftline.models.language_models.content import CACHE_MARKS, ConversationMessage, Role, ToolCall
-from weftline.models.language_models.wire_forms import parse
+from weftline.models.language_models.content import CACHE_MARKS, ConversationMessage, Role, WireForm
+from weftline.models.language_models.wire_forms import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-RequestForm = Literal["anthropic", "openai_chat", "openai_responses", "gemini"]
 # Digests are compared within one agent's conversations only.
 _DIGEST_BYTES = 10
 _MAX_NAME = 200
@@ -40,7 +39,7 @@ _PROGRAM = b"user-agent"
 _AGENTS = {"claude-cli": "claude-code", "codex": "codex", "opencode": "opencode", "geminicli": "gemini-cli"}
 _AGENT = re.compile(rb"\A([A-Za-z][A-Za-z0-9_.-]{1,40})")
 _CLAUDE_SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})\Z")
-_FORMS: dict[str, RequestForm] = {
+_FORMS: dict[str, WireForm] = {
     "/messages": "anthropic",
     "/chat/completions": "openai_chat",
     "/responses": "openai_responses",
@@ -65,6 +64,14 @@ class RequestBody(msgspec.Struct):
     conversation: Any = None
     previous_response_id: Any = None
     system_instruction: Raw | UnsetType = msgspec.field(name="systemInstruction", default=UNSET)
+
+    def part(self, field: str) -> Raw | None:
+        """Return the messages or the system text, by the name of its field in the form."""
+        found: Raw | UnsetType = getattr(self, _ATTRIBUTES[field]) if field else UNSET
+        return None if isinstance(found, UnsetType) else found
+
+
+_ATTRIBUTES = {each.encode_name: each.name for each in structs.fields(RequestBody)}
 
 
 class _Kind(msgspec.Struct):
@@ -99,7 +106,7 @@ class ConversationRequest(NamedTuple):
     ``is_compacted``: it holds a summary of the provider's own compaction.
     """
 
-    form: RequestForm
+    form: WireForm
     model: str
     client: str
     client_id: str
@@ -114,7 +121,7 @@ class ConversationRequest(NamedTuple):
         return [turn for message in self.messages for turn in message.turns]
 
 
-def form_of(path: str) -> RequestForm | None:
+def form_of(path: str) -> WireForm | None:
     """Return the form of a call's conversation, whoever answers it; None if the call has none."""
     if path.rpartition(":")[2] in {"generateContent", "streamGenerateContent"}:
         return "gemini"
@@ -122,7 +129,7 @@ def form_of(path: str) -> RequestForm | None:
 
 
 def read_request(
-    form: RequestForm,
+    form: WireForm,
     body: bytes,
     headers: Mapping[bytes, bytes],
     known: Callable[[bytes], tuple[Turn, ...] | None],
@@ -169,12 +176,9 @@ def raw_digest(raw: bytes) -> bytes:
     return hashlib.sha256(raw).digest()
 
 
-def parse_message(form: RequestForm, raw: bytes) -> list[ConversationMessage]:
+def parse_message(form: WireForm, raw: bytes) -> list[ConversationMessage]:
     """Return what one message of a request says; raises InvalidInput."""
-    given = msgspec.json.decode(raw)
-    if form == "gemini":
-        return list(_gemini(given))
-    return parse(form, [given]).messages
+    return FORMS[form].parse([msgspec.json.decode(raw)]).messages
 
 
 def turn_of(message: ConversationMessage) -> Turn:
@@ -192,9 +196,9 @@ def digest_of(*parts: str) -> str:
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _messages(form: RequestForm, given: RequestBody) -> list[Raw]:
-    found = {"openai_responses": given.input, "gemini": given.contents}.get(form, given.messages)
-    if isinstance(found, UnsetType):
+def _messages(form: WireForm, given: RequestBody) -> list[Raw]:
+    found = given.part(FORMS[form].messages_field)
+    if found is None:
         return []
     if bytes(found).startswith(b'"'):
         text = msgspec.json.decode(found)
@@ -204,7 +208,7 @@ def _messages(form: RequestForm, given: RequestBody) -> list[Raw]:
     return _decode_list(found)
 
 
-def _turns(form: RequestForm, raw: bytes, known: Callable[[bytes], tuple[Turn, ...] | None]) -> tuple[Turn, ...]:
+def _turns(form: WireForm, raw: bytes, known: Callable[[bytes], tuple[Turn, ...] | None]) -> tuple[Turn, ...]:
     found = known(raw)
     return tuple(map(turn_of, parse_message(form, raw))) if found is None else found
 
@@ -277,37 +281,3 @@ def _unmarked(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, dict):
         return {name: _unmarked(each) for name, each in value.items() if name not in CACHE_MARKS}
     return [_unmarked(each) for each in value] if isinstance(value, list) else value
-
-
-def _gemini(given: Any) -> Iterable[ConversationMessage]:  # noqa: ANN401 - likewise
-    """Yield the messages of a content of Gemini: results of functions each by itself, and the rest."""
-    parts = given.get("parts") if isinstance(given, dict) else None
-    if not isinstance(parts, list):
-        raise InvalidInput("contents: each needs parts", field="contents")
-    calls: list[ToolCall] = []
-    texts: list[str] = []
-    for part in parts:
-        if not isinstance(part, dict):
-            continue
-        if isinstance(call := part.get("functionCall"), dict):
-            name = str(call.get("name") or "")
-            calls.append(ToolCall(str(call.get("id") or name), name, _encode(call.get("args") or {}).decode()))
-        elif isinstance(result := part.get("functionResponse"), dict):
-            said = result.get("response")
-            text = said.get("output") if isinstance(said, dict) else said
-            yield ConversationMessage(
-                role="tool",
-                content=text if isinstance(text, str) else _encode(said).decode(),
-                name=str(result.get("name") or "") or None,
-                tool_call_id=str(result.get("id") or result.get("name") or "call"),
-            )
-        elif isinstance(part.get("text"), str):
-            if not part.get("thought"):
-                texts.append(part["text"])
-        elif "inlineData" in part or "fileData" in part:
-            media = part.get("inlineData") or part.get("fileData")
-            kind = str(media.get("mimeType", "file")) if isinstance(media, dict) else "file"
-            texts.append(f"[{kind}]")
-    role: Role = "assistant" if given.get("role") == "model" else "user"
-    if texts or calls:
-        yield ConversationMessage(role=role, content="\n".join(texts), tool_calls=tuple(calls))

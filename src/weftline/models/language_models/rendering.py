@@ -166,12 +166,12 @@ class FormRules(NamedTuple):
     """All that is known of a wire form. Each has its own in its module, and the table has them by name.
 
     ``parse`` and ``render`` read and write requests; ``messages_field`` and ``system_field`` are where a request has
-    its messages and its system text, ``outside_fields`` those that bring in content which is not in the request.
-    ``parts`` returns texts and media of a native message, ``change_texts`` the native message with every text changed
-    that the model reads: what is not changed there reaches the model unmarked. ``message_of`` makes a native message of
-    content parts and the other fields of a message; ``as_sent`` is the native message of a message as a request has it.
-    ``segments`` are the parts of system and messages in the order in which a cache hashes them. The names of
-    ``fields`` cost no tokens, nor do short values of ``naming_fields``.
+    its messages and its system text (empty if that is a message), ``outside_fields`` those that bring in content which
+    is not in the request. ``parts`` returns texts and media of a native message, ``change_texts`` the native message
+    with every text changed that the model reads: what is not changed there reaches the model unmarked. ``message_of``
+    makes a native message of content parts and the fields of a message; ``read_native`` reads the native content that a
+    message was given with. ``segments`` are the parts of system and messages in the order in which a cache hashes them.
+    The names of ``fields`` cost no tokens, nor do short values of ``naming_fields``.
     """
 
     form: WireForm
@@ -183,7 +183,7 @@ class FormRules(NamedTuple):
     parts: Callable[[dict[str, Any], Role], list[Part]]
     change_texts: Callable[[Any, Callable[[str], str]], Any]
     message_of: Callable[[ConversationMessage, list[dict[str, Any]]], dict[str, Any]]
-    as_sent: Callable[[Any, ConversationMessage], Any]
+    read_native: Callable[[Any, ConversationMessage], list[ConversationMessage]]
     segments: Callable[[dict[str, Any]], Iterator[RequestSegment]]
     fields: frozenset[str]
     naming_fields: frozenset[str]

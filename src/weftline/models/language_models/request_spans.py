@@ -14,11 +14,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from weftline.models.language_models.content import CACHE_MARKS, TEXT_FIELDS
 from weftline.models.language_models.conversation_requests import RequestBody, decode_body
+from weftline.models.language_models.wire_forms import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
 _MARKS = tuple(f'"{name}"'.encode() for name in CACHE_MARKS)
 _ANSWER_ROLES = frozenset({"assistant", "model"})
@@ -135,7 +136,7 @@ class SpannedMessage(NamedTuple):
 class SpannedRequest(NamedTuple):
     """A request, and where its parts stand. ``system``: its system text, outside or in its first message."""
 
-    form: RequestForm
+    form: WireForm
     body: bytes
     given: RequestBody
     messages: tuple[SpannedMessage, ...]
@@ -168,32 +169,23 @@ def system_parts(instruction: Raw) -> Raw | None:
     return _fields.decode(instruction).get("parts") if _starts(instruction, b"{") else None
 
 
-def has_messages(form: RequestForm, body: bytes) -> bool:
+def has_messages(form: WireForm, body: bytes) -> bool:
     """Tell whether a request may have a list of messages, whether that can be read or not."""
     try:
-        listed = _listed(form, decode_body(body))
+        listed = decode_body(body).part(FORMS[form].messages_field)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return True
-    return not isinstance(listed, UnsetType) and _starts(listed, b"[")
+    return listed is not None and _starts(listed, b"[")
 
 
-def _listed(form: RequestForm, given: RequestBody) -> Raw | UnsetType:
-    return {"openai_responses": given.input, "gemini": given.contents}.get(form, given.messages)
-
-
-def read_spans(form: RequestForm, body: bytes) -> SpannedRequest | None:
+def read_spans(form: WireForm, body: bytes) -> SpannedRequest | None:
     """Return where the parts of a request stand; None if it has no list of messages in this form."""
     try:
         given = decode_body(body)
-        listed = _listed(form, given)
-        if isinstance(listed, UnsetType) or not _starts(listed, b"["):
+        listed, system = given.part(FORMS[form].messages_field), given.part(FORMS[form].system_field)
+        if listed is None or not _starts(listed, b"["):
             return None
         raws = _raws.decode(listed)
-        system = {
-            "anthropic": given.system,
-            "openai_responses": given.instructions,
-            "gemini": given.system_instruction,
-        }.get(form, UNSET)
         messages: list[SpannedMessage] = []
         results: list[ToolResult] = []
         calls = _Calls()
@@ -213,7 +205,7 @@ def read_spans(form: RequestForm, body: bytes) -> SpannedRequest | None:
         given=given,
         messages=tuple(messages),
         results=tuple(results),
-        system=None if isinstance(system, UnsetType) else system,
+        system=system,
         list_start=_address(listed) - _address(body) + 1,
     )
 
@@ -225,7 +217,7 @@ def _address(part: bytes | Raw) -> int:
     return start
 
 
-def _message(form: RequestForm, raw: Raw, item: _Item, *, has_marks: bool) -> SpannedMessage:
+def _message(form: WireForm, raw: Raw, item: _Item, *, has_marks: bool) -> SpannedMessage:
     content = item.parts if form == "gemini" else item.content
     return SpannedMessage(
         raw=raw,
@@ -235,7 +227,7 @@ def _message(form: RequestForm, raw: Raw, item: _Item, *, has_marks: bool) -> Sp
     )
 
 
-def _role(form: RequestForm, item: _Item) -> str:
+def _role(form: WireForm, item: _Item) -> str:
     """Return who said a message; of a response, what is neither said nor returned by the user is of the model."""
     if item.role in _SYSTEM_ROLES:
         return "system"
@@ -323,7 +315,7 @@ def _room(content: Raw | UnsetType, holder: Raw | None, field: bytes, block: byt
 
 
 # Yields the results of tools in a message, and notes the arguments of calls by id.
-_READ: dict[RequestForm, Callable[[Raw, _Item, _Calls], Iterator[ToolResult]]] = {
+_READ: dict[WireForm, Callable[[Raw, _Item, _Calls], Iterator[ToolResult]]] = {
     "anthropic": _anthropic,
     "openai_chat": _chat,
     "openai_responses": _responses,

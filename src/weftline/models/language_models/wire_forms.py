@@ -12,7 +12,7 @@ from msgspec import structs
 
 from weftline.kernel.errors import InvalidInput
 from weftline.kernel.json_input import encode_json_field
-from weftline.models.language_models import anthropic, openai_chat, openai_responses
+from weftline.models.language_models import anthropic, gemini, openai_chat, openai_responses
 from weftline.models.language_models.catalog import ModelInfo
 from weftline.models.language_models.content import (
     ConversationMessage,
@@ -37,11 +37,11 @@ from weftline.models.language_models.rendering import (
 )
 
 FORMS: dict[WireForm, FormRules] = {
-    rules.form: rules for rules in (openai_chat.RULES, openai_responses.RULES, anthropic.RULES)
+    rules.form: rules for rules in (openai_chat.RULES, openai_responses.RULES, anthropic.RULES, gemini.RULES)
 }
 # The form of content parts for which the caller names none.
 _DEFAULT: WireForm = "openai_chat"
-SYSTEM_FIELDS = tuple(dict.fromkeys(rules.system_field for rules in FORMS.values()))
+SYSTEM_FIELDS = tuple(dict.fromkeys(rules.system_field for rules in FORMS.values() if rules.system_field))
 MESSAGES_FIELDS = tuple(dict.fromkeys(rules.messages_field for rules in FORMS.values()))
 OUTSIDE_FIELDS = tuple(name for rules in FORMS.values() for name in rules.outside_fields)
 _encode_json = msgspec.json.Encoder().encode
@@ -116,7 +116,7 @@ def with_parts(message: ConversationMessage, parts: list[dict[str, Any]]) -> Con
 def _native_message(message: ConversationMessage, native: object, path: str) -> ConversationMessage:
     rules = rules_of(message)
     try:
-        found = rules.parse([rules.as_sent(native, message)]).messages
+        found = rules.read_native(native, message)
     except InvalidInput as error:
         reason = error.message.removeprefix(f"{rules.messages_field}[0]").lstrip(".: ")
         raise InvalidInput(f"{path}: {reason}", field=path) from error

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from weftline.models.language_models.answer_filter import AnswerFilter
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
     from weftline.providers.model_upstreams import UpstreamConnections, Upstreams
     from weftline.transports.proxy.kept_calls import KeptCall
     from weftline.transports.proxy.observer import FindCaller, Observer
@@ -288,7 +288,7 @@ class _Call:
         self._sizes = [0, 0]
         self._is_stream = False
         is_stored = scope["method"] == "GET" and _STORED_ANSWER.fullmatch(path) is not None
-        self.answer_form: RequestForm | None = "openai_responses" if is_stored else self.form
+        self.answer_form: WireForm | None = "openai_responses" if is_stored else self.form
         self._receive = receive
         self._send = send
         self._at = datetime.now(UTC)
@@ -399,7 +399,7 @@ class _Call:
         if self.edited is not None:
             self.edited = self.edited._replace(body=b"")
 
-    def _filter_answer(self, form: RequestForm, guard: CallGuard, headers: list[Header]) -> list[Header]:
+    def _filter_answer(self, form: WireForm, guard: CallGuard, headers: list[Header]) -> list[Header]:
         """Let the tool calls of the answer be checked; return its headers without what changes then."""
         kind, encoding = value_of(b"content-type", headers), value_of(b"content-encoding", headers)
         if is_readable(kind, encoding):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope, Send
 
     from weftline.kernel.errors import WeftlineError
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
 # Types of providers by status; of other statuses, that of the server's errors.
 _ANTHROPIC = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
@@ -82,7 +82,7 @@ class KeyMisplaced(AuthenticationError):
     related = ()
 
 
-def error_event(provider: str, form: RequestForm | None, error: WeftlineError) -> bytes:
+def error_event(provider: str, form: WireForm | None, error: WeftlineError) -> bytes:
     """Return an error within a stream, in the provider's form."""
     body = _body(provider, error)
     if form == "openai_responses":

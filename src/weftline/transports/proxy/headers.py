@@ -13,7 +13,7 @@ from weftline.providers.jwt import JwtCodec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
     Header = tuple[bytes, bytes]
 
@@ -101,7 +101,7 @@ def has_credential(headers: Iterable[Header], query: bytes) -> bool:
     return own or _KEY_PARAMETER.search(query) is not None
 
 
-def credential_header(provider: str, form: RequestForm | None, key: bytes) -> Header:
+def credential_header(provider: str, form: WireForm | None, key: bytes) -> Header:
     """Return the header with a key, as the API of a provider takes it."""
     if provider == "openai" or form in {"openai_chat", "openai_responses"}:
         return b"authorization", b"Bearer " + key

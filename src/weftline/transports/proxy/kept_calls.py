@@ -9,7 +9,7 @@ from weftline.models.language_models.conversation_requests import conversation_h
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
 MAX_KEPT_BYTES = 64 * 2**20
 # One caller leaves room for others.
@@ -47,9 +47,9 @@ class KeptCall:
     """Request and answer of one call. Without room for them nothing is kept: a later call repeats the messages."""
 
     def __init__(
-        self, budget: KeptBytes, caller: object, form: RequestForm, headers: Sequence[tuple[bytes, bytes]]
+        self, budget: KeptBytes, caller: object, form: WireForm, headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
-        self.form: RequestForm = form
+        self.form: WireForm = form
         self.headers = conversation_headers(headers)
         self.is_stream = False
         self._budget = budget

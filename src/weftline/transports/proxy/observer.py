@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weftline.app.proxied_edits import EditNote
     from weftline.models.language_models.answer_usage import AnswerReader, Usage
     from weftline.models.language_models.chat_model import ChatCaller
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
     FindCaller = Callable[[], Awaitable[ChatCaller]]
     Store = Callable[[CallNote], Awaitable[None]]
@@ -112,7 +112,7 @@ class Observer:
         self._noting: asyncio.Task[None] | None = None
 
     def keep(
-        self, form: RequestForm | None, caller: ChatCaller | None, headers: Sequence[tuple[bytes, bytes]]
+        self, form: WireForm | None, caller: ChatCaller | None, headers: Sequence[tuple[bytes, bytes]]
     ) -> KeptCall | None:
         """Return what keeps a call until its conversation is recorded; None if there is nothing to record."""
         if form is None or self._store is None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.models.language_models.catalog import CacheRules
-    from weftline.models.language_models.conversation_requests import RequestForm, Turn
+    from weftline.models.language_models.content import WireForm
+    from weftline.models.language_models.conversation_requests import Turn
     from weftline.models.language_models.request_spans import SpannedMessage, SpannedRequest
     from weftline.windows.compaction.model import CompactedView
 
@@ -96,7 +97,7 @@ def prefix_splice(request: SpannedRequest, prefix: CompactedPrefix, end: int) ->
     )
 
 
-def _message(form: RequestForm, text: str) -> object:
+def _message(form: WireForm, text: str) -> object:
     match form:
         case "gemini":
             return {"role": "user", "parts": [{"text": text}]}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weftline.models.language_models.request_spans import ToolResult, system_parts
+from weftline.models.language_models.wire_forms import FORMS
 from weftline.windows.conversations.handles import named_handles
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
     from weftline.models.language_models.request_spans import SpannedRequest, TextRoom
 
 # A result with fewer bytes is not shortened, whatever the settings.
@@ -30,7 +31,6 @@ _DIGEST_BYTES = 12
 SYSTEM, STOPPED = "system", "stopped"
 # How anchors of results begin that something may be added to late.
 LATE = "n"
-_SYSTEM_FIELDS = {"anthropic": "system", "openai_responses": "instructions", "gemini": "systemInstruction"}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -168,7 +168,7 @@ def front_splice(request: SpannedRequest, text: str) -> Splice | None:
     if system is None:
         # In front of the other fields.
         start = request.body.find(b"{") + 1
-        return Splice(_at(start), b"%b:%b," % (_encode(_SYSTEM_FIELDS[form]), _encode(_system(form, text))))
+        return Splice(_at(start), b"%b:%b," % (_encode(FORMS[form].system_field), _encode(_system(form, text))))
     place = request.span(system).start + 1
     match bytes(memoryview(system)[:1]):
         case b'"':
@@ -181,7 +181,7 @@ def front_splice(request: SpannedRequest, text: str) -> Splice | None:
             return None
 
 
-def _system(form: RequestForm, text: str) -> object:
+def _system(form: WireForm, text: str) -> object:
     return {"parts": [{"text": text}]} if form == "gemini" else text
 
 

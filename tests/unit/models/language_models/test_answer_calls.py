@@ -17,9 +17,9 @@ from weftline.models.language_models.answers import read_answer_messages
 
 if TYPE_CHECKING:
     from weftline.models.language_models.answer_calls import Verdict
-    from weftline.models.language_models.conversation_requests import RequestForm
+    from weftline.models.language_models.content import WireForm
 
-FORMS: tuple[RequestForm, ...] = ("anthropic", "openai_chat", "openai_responses", "gemini")
+FORMS: tuple[WireForm, ...] = ("anthropic", "openai_chat", "openai_responses", "gemini")
 TEXT, LIST, DELETE = "I will look.", ("list_files", {"path": "ü"}), ("delete_file", {"path": "a.txt", "force": True})
 NO = "Weftline refused this call of delete_file. Ask a human."
 
@@ -139,7 +139,7 @@ def pieces(given: dict[str, Any]) -> list[str]:
     return [text[:3], text[3:9], text[9:]]
 
 
-def stream_bytes(form: RequestForm, events: list[dict[str, Any]], newline: str = "\n") -> bytes:
+def stream_bytes(form: WireForm, events: list[dict[str, Any]], newline: str = "\n") -> bytes:
     named = form in {"anthropic", "openai_responses"}
     shown = [
         (f"event: {event['type']}{newline}" if named else "") + f"data: {json.dumps(event)}{newline}{newline}"
@@ -159,7 +159,7 @@ def refusing(*names: str, verdict: Verdict = Refusal(NO)) -> tuple[CallChecks, l
     return CallChecks(lambda _: True, decide), asked
 
 
-async def passed(form: RequestForm, data: bytes, checks: CallChecks, cuts: list[int] | None = None) -> bytes:
+async def passed(form: WireForm, data: bytes, checks: CallChecks, cuts: list[int] | None = None) -> bytes:
     """Return what a stream becomes, given in the pieces between the cuts."""
     answer, out = answer_filter(form, b"", checks, is_stream=True), b""
     for start, end in zip([0, *(cuts or [])], [*(cuts or []), len(data)], strict=True):
@@ -167,7 +167,7 @@ async def passed(form: RequestForm, data: bytes, checks: CallChecks, cuts: list[
     return out + b"".join([part async for part in answer.finish()])
 
 
-def said(form: RequestForm, answer: bytes, *, is_stream: bool) -> tuple[str, list[tuple[str, Any]]]:
+def said(form: WireForm, answer: bytes, *, is_stream: bool) -> tuple[str, list[tuple[str, Any]]]:
     """Return the text and the calls of an answer as a client reads them."""
     messages = read_answer_messages(form, answer, is_stream=is_stream).messages
     calls = [(call.name, json.loads(call.arguments)) for message in messages for call in message.tool_calls]
@@ -180,7 +180,7 @@ def stop_reasons(answer: bytes) -> set[str]:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("form", FORMS)
-async def test_an_allowed_stream_keeps_every_byte_however_it_is_cut(form: RequestForm, newline: str) -> None:
+async def test_an_allowed_stream_keeps_every_byte_however_it_is_cut(form: WireForm, newline: str) -> None:
     data = stream_bytes(form, STREAMS[form](LIST, DELETE), newline)
     checks, asked = refusing()
     random = Random(7)
@@ -192,7 +192,7 @@ async def test_an_allowed_stream_keeps_every_byte_however_it_is_cut(form: Reques
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_call_in_a_last_event_without_an_empty_line_is_decided_about(form: RequestForm) -> None:
+async def test_a_call_in_a_last_event_without_an_empty_line_is_decided_about(form: WireForm) -> None:
     events = STREAMS[form](DELETE)
     (last,) = [at for at, event in enumerate(events) if "delete_file" in json.dumps(event)][:1]
     data = stream_bytes(form, events[: last + 1]).replace(b"data: [DONE]\n\n", b"").rstrip(b"\n")
@@ -219,7 +219,7 @@ async def test_a_large_event_is_searched_once_however_it_is_cut(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_stream_waits_only_for_the_calls_that_rules_are_about(form: RequestForm) -> None:
+async def test_a_stream_waits_only_for_the_calls_that_rules_are_about(form: WireForm) -> None:
     events = STREAMS[form](LIST, DELETE)
     checks, asked = refusing()
     checks = checks._replace(concerns=lambda name: name == "delete_file")
@@ -239,7 +239,7 @@ async def test_a_stream_waits_only_for_the_calls_that_rules_are_about(form: Requ
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_refused_call_becomes_a_text_and_the_others_stay(form: RequestForm, is_stream: bool) -> None:  # noqa: FBT001
+async def test_a_refused_call_becomes_a_text_and_the_others_stay(form: WireForm, is_stream: bool) -> None:  # noqa: FBT001
     async def answered(*calls: tuple[str, dict[str, Any]]) -> bytes:
         checks, _ = refusing("delete_file")
         if is_stream:
@@ -260,7 +260,7 @@ async def test_a_refused_call_becomes_a_text_and_the_others_stay(form: RequestFo
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_masked_arguments_take_the_place_of_the_models(form: RequestForm, is_stream: bool) -> None:  # noqa: FBT001
+async def test_masked_arguments_take_the_place_of_the_models(form: WireForm, is_stream: bool) -> None:  # noqa: FBT001
     checks, _ = refusing("delete_file", verdict=Replacement({"path": "[MASKED]"}))
     if is_stream:
         answer = await passed(form, stream_bytes(form, STREAMS[form](LIST, DELETE)), checks)
@@ -323,7 +323,7 @@ async def test_calls_that_are_only_in_the_whole_answer_at_the_end_are_checked() 
 
 
 @pytest.mark.parametrize("form", FORMS[:3])
-async def test_a_call_that_is_not_whole_is_refused(form: RequestForm) -> None:
+async def test_a_call_that_is_not_whole_is_refused(form: WireForm) -> None:
     checks, asked = refusing()
     data = stream_bytes(form, STREAMS[form](DELETE))
     cut = data[: data.index(b"a.txt")]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.scripted_provider import invalid
+from support.wire_forms import CATALOG, MODELS, messages_in
 from weftline.kernel.errors import InvalidInput
 from weftline.models.language_models import content, wire_forms
-from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.content import (
     ConversationMessage,
     Prompt,
@@ -24,9 +24,7 @@ from weftline.models.language_models.content import (
 from weftline.models.language_models.rendering import RenderOptions
 from weftline.models.language_models.wire_forms import placed_messages
 
-CATALOG = load_catalog()
-MODELS = {"openai_chat": "gpt-4o", "openai_responses": "gpt-6-sol", "anthropic": "claude-opus-5-5"}
-FORMS = sorted(MODELS)
+FORMS = tuple(wire_forms.FORMS)
 
 TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() and "<weftline:system>" not in text)
 NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
@@ -75,8 +73,7 @@ def prompt_of(messages: list[ConversationMessage], tools: Any = (), model: str =
 
 
 def read(form: Any, body: dict[str, Any]) -> wire_forms.Conversation:
-    messages = body["input"] if form == "openai_responses" else body["messages"]
-    return wire_forms.parse(form, messages, system=body.get("system"), tools=body.get("tools"))
+    return wire_forms.parse_body(form, body)
 
 
 def shape(messages: list[ConversationMessage]) -> list[tuple[Any, ...]]:
@@ -129,10 +126,7 @@ def test_rendering_twice_gives_the_same_bytes(
 
 
 def contents(form: str, body: dict[str, Any]) -> list[Any]:
-    if form == "anthropic":
-        turns = [(message["role"], block) for message in body["messages"] for block in message["content"]]
-        return [*body.get("tools", ()), *body.get("system", ()), *turns]
-    return [*body.get("tools", ()), *(body["input"] if form == "openai_responses" else body["messages"])]
+    return [*body.get("tools", ()), *((each.role, each.content) for each in wire_forms.FORMS[form].segments(body))]
 
 
 @pytest.mark.req("CE-F53", part="rendering is byte-identical and append-only")
@@ -215,6 +209,31 @@ NATIVE: dict[str, list[Any]] = {
         {"role": "assistant", "content": [{"type": "compaction", "content": "summary"}]},
         {"role": "user", "content": [{"type": "text", "text": "go"}]},
     ],
+    "gemini": [
+        {
+            "role": "user",
+            "parts": [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}, {"text": "What is this?"}],
+        },
+        {
+            "role": "model",
+            "parts": [
+                {"text": "Whiskers.", "thought": True},
+                {"text": "I will look."},
+                {"functionCall": {"name": "look", "args": {"b": 1}}, "thoughtSignature": "AAAA"},
+                {"functionCall": {"name": "look", "args": {"b": 2}}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "look", "response": {"error": "failed"}}},
+                {"functionResponse": {"name": "look", "response": {"seen": ["a cat"], "legs": 4}}},
+                {"text": "And?"},
+            ],
+        },
+        {"role": "model", "parts": [{"executableCode": {"language": "PYTHON", "code": "1 + 1"}}]},
+        {"role": "user", "parts": [{"fileData": {"mimeType": "application/pdf", "fileUri": "https://a.example/b"}}]},
+    ],
 }
 
 
@@ -222,7 +241,7 @@ NATIVE: dict[str, list[Any]] = {
 def test_native_messages_are_rendered_unchanged(form: Any) -> None:
     found = wire_forms.parse(form, NATIVE[form])
     body = wire_forms.render(form, prompt_of(found.messages), CATALOG.find(MODELS[form]))
-    assert body["input" if form == "openai_responses" else "messages"] == NATIVE[form]
+    assert messages_in(form, body) == NATIVE[form]
 
 
 @pytest.mark.parametrize("source", FORMS)
@@ -240,6 +259,10 @@ TOOLS_AS_GIVEN: dict[str, list[Any]] = {
     "anthropic": [
         {"name": "f", "input_schema": {"type": "object"}, "eager_input_streaming": True},
         {"type": "web_search_20260209", "name": "web_search"},
+    ],
+    "gemini": [
+        {"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT"}, "behavior": "BLOCKING"}]},
+        {"googleSearch": {}},
     ],
 }
 
@@ -474,3 +497,37 @@ def test_results_of_equal_call_ids_go_to_the_calls_in_order() -> None:
         ("tool", "two"),
         ("user", "[Result of an earlier tool call]\nthree"),
     ]
+
+
+def test_calls_of_gemini_without_ids_are_matched_by_name_and_order() -> None:
+    messages = wire_forms.parse("gemini", NATIVE["gemini"]).messages
+    calls = [call.call_id for message in messages for call in message.tool_calls]
+    results = [message for message in messages if message.role == "tool"]
+    assert calls == [message.tool_call_id for message in results] == ["look", "look-2"]
+    assert [message.content for message in results] == ["failed", '{"seen":["a cat"],"legs":4}']
+    # By itself, a message keeps the ids that it was given with the others.
+    assert [wire_forms.check_native(message, "native") for message in messages] == messages
+
+
+def test_what_gemini_reads_in_two_spellings_is_read_once() -> None:
+    call = {"function_call": {"name": "look", "args": {}}, "thought_signature": "AAAA"}
+    (message,) = wire_forms.parse("gemini", [{"role": "model", "parts": [call]}]).messages
+    part = {"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "AAAA"}
+    assert message.native == {"role": "model", "parts": [part]}
+    for problem in ({"parts": [{**call, **part}]}, {"parts": [{"text": "hi"}], "content": "Obey."}):
+        with pytest.raises(InvalidInput):
+            wire_forms.parse("gemini", [problem])
+
+
+def test_types_of_geminis_schemas_are_json_schema_elsewhere() -> None:
+    given = {"type": "OBJECT", "properties": {"type": {"type": "STRING", "enum": ["A"]}}}
+    tools = wire_forms.parse(
+        "gemini", [], tools=[{"function_declarations": [{"name": "f", "parameters": given}]}]
+    ).tools
+    messages = [ConversationMessage(role="user", content="hi")]
+    body = wire_forms.render("anthropic", prompt_of(messages, tools), CATALOG.find("claude-opus-5"))
+    properties = {"type": {"type": "string", "enum": ["A"]}}
+    assert body["tools"][0]["input_schema"] == {"type": "object", "properties": properties}
+    native = {"functionDeclarations": [{"name": "f"}, {"name": "g"}]}
+    with pytest.raises(InvalidInput):
+        wire_forms.parse("neutral", [], tools=[{"name": "f", "form": "gemini", "native": native}])
