@@ -135,10 +135,11 @@ class _Stores(msgspec.Struct, frozen=True):
 
 
 class _Settings(NamedTuple):
-    """Settings of an agent, and whether any of its requests had edits."""
+    """Settings of an agent, and whether any of its requests had edits, or more than shortened results."""
 
     settings: ResolvedProxy
     has_edits: bool
+    has_additions: bool
 
 
 class ProxiedEdits:
@@ -170,7 +171,7 @@ class ProxiedEdits:
                 mode = found.settings.mode
                 if mode == "observe" and not found.has_edits:
                     return original
-                editing = self._read(caller, request, found.settings)
+                editing = self._read(caller, request, found)
                 if editing is not None:
                     await editing.decide(Additions(self._app, context, self.late, seconds * _SEARCH_PART))
         except (TimeoutError, WeftlineError, OSError) as error:
@@ -222,7 +223,7 @@ class ProxiedEdits:
         await self.late.aclose()
         await asyncio.gather(*self._storing, return_exceptions=True)
 
-    def _read(self, caller: ChatCaller, request: GivenRequest, settings: ResolvedProxy) -> _Editing | None:
+    def _read(self, caller: ChatCaller, request: GivenRequest, settings: _Settings) -> _Editing | None:
         spans = read_spans(request.form, request.body)
         if spans is None:
             return None
@@ -242,7 +243,9 @@ class ProxiedEdits:
 
             async def read(stores: _Stores) -> _Settings:
                 settings = await proxy_settings(caller.agent_id, stores.lines, stores.access)
-                return _Settings(settings, await stores.edits.has_any(caller.agent_id))
+                has_edits = await stores.edits.has_any(caller.agent_id)
+                has_additions = has_edits and await stores.edits.has_additions(caller.agent_id)
+                return _Settings(settings, has_edits, has_additions)
 
             found = await self._stores.read(caller.tenant, read)
             self._settings.put(key, found, _EDIT_BYTES)
@@ -351,17 +354,21 @@ class _Editing:
         caller: ChatCaller,
         request: SpannedRequest,
         keys: Sequence[str],
-        settings: ResolvedProxy,
+        found: _Settings,
     ) -> None:
         self._edits = edits
         self._request = request
         self._keys = keys
-        self._settings = settings
+        self._settings = settings = found.settings
         self._key = caller.tenant, caller.agent_id, keys[0]
         # With an earlier answer, each request is a conversation by itself.
         self._may_add = not previous_of(request.given)
-        added = [*editable_messages(request), *appendable_results(request)] if self._may_add else []
-        self._parts = [*editable_results(request), *added, *([system_part(request)] if self._may_add else [])]
+        # Each newest message is one to look for in the database: only where there may be something.
+        has_additions = self._may_add and (settings.mode == "full" or found.has_additions)
+        added = (
+            [*editable_messages(request), *appendable_results(request), system_part(request)] if has_additions else []
+        )
+        self._parts = [*editable_results(request), *added]
         self._held: dict[str, str] = edits.known(self._key, self._anchors)
         self._caller = caller
         self._new_prefix = ""

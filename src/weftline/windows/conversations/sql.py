@@ -129,6 +129,14 @@ class EditStore(SqlStore):
         found = "SELECT 1 FROM proxied_edits WHERE tenant = $1 AND agent_id = $2 LIMIT 1"
         return await self._tx.one(found, self._tenant, agent_id) is not None
 
+    async def has_additions(self, agent_id: str) -> bool:
+        """Tell whether anything but shortened results was put into an agent's requests."""
+        found = (
+            "SELECT 1 FROM proxied_edits "
+            "WHERE tenant = $1 AND agent_id = $2 AND edit <> '' AND anchor NOT LIKE 'r%' LIMIT 1"
+        )
+        return await self._tx.one(found, self._tenant, agent_id) is not None
+
     async def find(self, agent_id: str, conversation: str, anchors: Iterable[str]) -> dict[str, str]:
         """Return the stored edits of a conversation at these anchors."""
         rows = await self._tx.all(_FIND_EDITS, self._tenant, agent_id, conversation, _encode([*anchors]).decode())
