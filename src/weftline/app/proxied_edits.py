@@ -27,7 +27,7 @@ from weftline.models.language_models.conversation_requests import (
     scope_of,
     turn_of,
 )
-from weftline.models.language_models.request_spans import read_spans
+from weftline.models.language_models.request_spans import KnownParts, read_spans
 from weftline.models.proxied_calls import EditedTokens, ProxiedCallStore
 from weftline.state.agent_context.settings import ProxyMode
 from weftline.storage.sql.unit_of_work import SystemTransactions
@@ -156,6 +156,7 @@ class ProxiedEdits:
         # What was forwarded whole because it could not be stored in time that it was not.
         self._whole: OrderedDict[tuple[str, str, str], set[str]] = OrderedDict()
         self._storing: set[asyncio.Task[dict[str, str]]] = set()
+        self._known_parts = KnownParts()
 
     async def edit(
         self, caller: ChatCaller, context: CallContext, request: GivenRequest, seconds: float
@@ -224,7 +225,7 @@ class ProxiedEdits:
         await asyncio.gather(*self._storing, return_exceptions=True)
 
     def _read(self, caller: ChatCaller, request: GivenRequest, settings: _Settings) -> _Editing | None:
-        spans = read_spans(request.form, request.body)
+        spans = read_spans(request.form, request.body, self._known_parts, (caller.tenant, caller.agent_id))
         if spans is None:
             return None
         client, client_id = client_of(spans.given, request.headers)

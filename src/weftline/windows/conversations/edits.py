@@ -6,13 +6,12 @@ request is forwarded, so that later calls, retries and branches get the same byt
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.models.language_models.request_spans import ToolResult, system_parts
+from weftline.models.language_models.request_spans import ToolResult, parts_digest, system_parts
 from weftline.models.language_models.wire_forms import FORMS
 from weftline.windows.conversations.handles import named_handles
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 # A result with fewer bytes is not shortened, whatever the settings.
 _MIN_BYTES = 3_000
-_DIGEST_BYTES = 12
 # The anchors of the system text, and of the note that full mode has stopped in a conversation.
 SYSTEM, STOPPED = "system", "stopped"
 # How anchors of results begin that something may be added to late.
@@ -98,8 +96,9 @@ def editable_results(request: SpannedRequest) -> list[EditablePart]:
         if not result.texts and result.room is None:
             continue
         # What is opened depends on what the call asks for: ids of calls may come again.
-        asked = (result.arguments,) if is_asked else ()
-        digest = _digest(result.call_id.encode(), *(bytes(text) for text in result.texts), *asked)
+        digest = result.digest
+        if is_asked:
+            digest = parts_digest(result.call_id.encode(), *result.texts, result.arguments)
         occurrences[digest] += 1
         late = _late_anchor(result) if result.texts else ""
         found.append(EditablePart(f"r{digest}.{occurrences[digest]}", result, result.message >= first_new, late))
@@ -116,7 +115,7 @@ def appendable_results(request: SpannedRequest) -> list[EditablePart]:
 
 
 def _late_anchor(result: ToolResult) -> str:
-    digest = _digest(result.call_id.encode(), result.arguments, *(bytes(text) for text in result.texts))
+    digest = parts_digest(result.digest.encode(), result.arguments)
     return f"{LATE}{digest}"
 
 
@@ -140,7 +139,7 @@ def editable_messages(request: SpannedRequest) -> list[EditablePart]:
         texts = message.texts if message.role == "user" and at not in with_results else ()
         if not texts:
             continue
-        digest = _digest(*(bytes(text) for text in texts))
+        digest = parts_digest(*texts)
         occurrences[digest] += 1
         is_new = at == len(request.messages) - 1
         said = ToolResult(at, "", texts, is_error=False, arguments=b"")
@@ -234,11 +233,3 @@ def _filled(request: SpannedRequest, room: TextRoom, added: str) -> Splice:
             return Splice(_at(span.start + 1), content if is_empty else content + b",")
         case _:
             return Splice(span, content)
-
-
-def _digest(*parts: bytes) -> str:
-    state = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for part in parts:
-        state.update(b"%d:" % len(part))
-        state.update(part)
-    return state.hexdigest()
