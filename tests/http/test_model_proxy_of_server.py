@@ -203,7 +203,7 @@ async def test_a_call_goes_on_while_it_cannot_be_found_out_who_calls(
         raise SystemUnavailable if fault == "gone" else RuntimeError("a defect")
 
     monkeypatch.setattr("weftline.app.app.App.identify", identify)
-    monkeypatch.setattr("weftline.transports.proxy.observer._METER_SECONDS", 0.01)
+    monkeypatch.setattr("weftline.transports.proxy.observer._CALLER_SECONDS", 0.01)
     request = post("/anthropic/v1/messages", BODY, "x-weftline-key: k")
     ((status, body),) = await asked(world, provider, request, proxy_wait_ms=1)
     assert (status, body["usage"]) == (200, USAGE)

@@ -408,7 +408,7 @@ async def test_messages_that_cannot_be_recorded_keep_no_others_from_it(proxied: 
 async def test_a_conversation_that_is_long_at_first_has_the_time_to_be_recorded(
     proxied: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.transports.proxy.observer._METER_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.app.call_notes._METER_SECONDS", 0.0)
     history = [user(f"question {number} {'x' * 5_000}") for number in range(40)]
     await proxied.play(asked(*history))
     assert len(await proxied.texts()) == len(history) + 1
