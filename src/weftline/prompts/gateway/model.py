@@ -75,7 +75,7 @@ class CommandsNotAllowed(Forbidden):
     """The operator does not let the gateway start commands, or read this variable of the environment."""
 
     code = "GATEWAY_COMMANDS_OFF"
-    hint = "Use a server with a URL, or have the operator set what the message names."
+    hint = "Set what the message names where Weftline runs, or use a server with a URL."
     related = ("mcp_gateway",)
 
 
@@ -94,7 +94,10 @@ class GatewayServerFailed(Unavailable):
     """The server cannot be reached, or does not answer as an MCP server does."""
 
     code = "GATEWAY_SERVER_FAILED"
-    hint = "Try again later; other servers are not affected. `gateway.get` shows what it said."
+    hint = (
+        "Other servers are not affected. A command runs in the folder of the process that calls it: name files with whole "
+        "paths. `gateway.get` shows the server."
+    )
     related = ("mcp_gateway",)
 
 
