@@ -95,8 +95,8 @@ class GatewayServerFailed(Unavailable):
 
     code = "GATEWAY_SERVER_FAILED"
     hint = (
-        "Other servers are not affected. A command runs in the folder of the process that calls it: name files with whole "
-        "paths. `gateway.get` shows the server."
+        "Other servers are not affected. A command runs in the folder of the process that calls it: name files with "
+        "whole paths. `gateway.get` shows the server."
     )
     related = ("mcp_gateway",)
 
