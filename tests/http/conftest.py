@@ -18,6 +18,12 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         yield team
 
 
+@pytest.fixture(autouse=True)
+def _time_to_note_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a model proxy that ends note all its calls: what tests read must not depend on how busy the machine is."""
+    monkeypatch.setattr("weftline.transports.proxy.observer._STOP_SECONDS", 60.0)
+
+
 @pytest.fixture
 def session(team: Team) -> str:
     return team.new_session()

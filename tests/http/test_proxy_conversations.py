@@ -305,11 +305,16 @@ async def test_parallel_subagents_have_windows_of_their_own(proxied: Proxied) ->
         other,
         asked(main, assistant(said("I ask others.")), user("Well?"), **CLAUDE),
         more,
+        asked(user("Read the log."), system="You read.", answer="Read.", **CLAUDE),
     )
-    first, second = await proxied.windows()
+    windows = {window["texts"][0]: window for window in await proxied.windows()}
+    first, second, third = (
+        windows[f"user: {text}"] for text in ("Review the code.", "Search for tests.", "Read the log.")
+    )
     assert first["texts"] == ["user: Review the code.", "assistant: I ask others.", "user: Well?", "assistant: ok"]
     assert second["texts"] == ["user: Search for tests.", "assistant: Found.", "user: More.", "assistant: ok"]
     assert (second["relation"], second["parent"]) == ("subagent", first["session"])
+    assert (third["relation"], third["parent"]) == ("subagent", first["session"])
 
 
 async def test_conversations_without_an_id_are_told_apart_by_their_messages(proxied: Proxied) -> None:

@@ -123,10 +123,12 @@ class Edited:
         self._client = client
         self._key = key
 
-    async def send(self, form: str, messages: list[dict[str, Any]], *headers: str, **more: Any) -> Received:
+    async def send(
+        self, form: str, messages: list[dict[str, Any]], *headers: str, path: str = "", **more: Any
+    ) -> Received:
         """Send a request; return it as the provider received it."""
         body = body_of(form, messages, **more)
-        await self._client.ask(post(PATHS[form], body, f"x-weftline-key: {self._key}", *headers))
+        await self._client.ask(post(path or PATHS[form], body, f"x-weftline-key: {self._key}", *headers))
         return self.provider.received[-1]
 
 
@@ -324,6 +326,48 @@ async def handle_for(edited: Edited, text: str) -> str:
     short = texts_of("anthropic", messages_of("anthropic", await edited.send("anthropic", messages))[2])
     (handle,) = {named.handle for named in named_handles(short.encode())}
     return handle
+
+
+@FORMS
+async def test_a_text_that_the_request_has_already_is_not_added_again(
+    form: str, world: World, provider: Upstream
+) -> None:
+    async with proxy(world, provider) as edited:
+        handle = await handle_for(edited, FAILED)
+        messages = [user(form, "Show me.")]
+        for call in ("o1", "o2", "o3"):
+            messages += [called(form, call, command=f"cat {handle} # {call}"), returned(form, call, "none")]
+            sent = messages_of(form, await edited.send(form, messages))
+        texts = [texts_of(form, message) for message in sent[2::2]]
+        assert [FAILED in text for text in texts] == [True, False, False]
+        assert all(f"an earlier result has the text of {handle}" in text for text in texts[1:])
+        # A client that has left the earlier result out gets it again.
+        rest = [messages[0], *messages[3:5]]
+        rest[1:] = [called(form, "o9", command=f"cat {handle}"), returned(form, "o9", "none")]
+        assert FAILED in texts_of(form, messages_of(form, await edited.send(form, rest))[2])
+
+
+@pytest.mark.parametrize(
+    ("form", "path"),
+    [
+        ("anthropic", "/anthropic/v1/messages/count_tokens"),
+        ("openai_responses", "/openai/v1/responses/compact"),
+        ("openai_responses", "/openai/v1/responses/input_tokens"),
+        ("gemini", "/gemini/v1beta/models/gemini-2.5-flash:countTokens"),
+    ],
+)
+@pytest.mark.parametrize("is_counted_first", [False, True])
+async def test_what_is_counted_or_compacted_is_what_is_sent(
+    form: str, path: str, world: World, provider: Upstream, *, is_counted_first: bool
+) -> None:
+    messages = [user(form, "Why?"), called(form, "c1", path="log"), returned(form, "c1", FAILED)]
+    async with proxy(world, provider) as edited:
+        orders = ((path, PATHS[form]) if is_counted_first else (PATHS[form], path), (PATHS[form], path))
+        for order in orders:
+            bodies = {(await edited.send(form, messages, path=each)).body for each in order}
+            assert len(bodies) == 1
+            assert len(bodies.pop()) < len(FAILED)
+            messages += [called(form, "c2", path="other"), returned(form, "c2", LOG)]
 
 
 @FORMS

@@ -96,11 +96,12 @@ _EDIT_BYTES = 200
 
 
 class GivenRequest(NamedTuple):
-    """A request as the client sent it."""
+    """A request as the client sent it; no call where its tokens are counted, or it is compacted by the provider."""
 
     form: WireForm
     headers: dict[bytes, bytes]
     body: bytes
+    is_call: bool = True
 
 
 class EditNote(NamedTuple):
@@ -180,7 +181,7 @@ class ProxiedEdits:
         except Exception:  # noqa: BLE001 - a call is forwarded whatever its messages are
             _log.exception("cannot edit a proxied request")
         try:
-            return original if editing is None else editing.result()
+            return original if editing is None else editing.result(is_call=request.is_call)
         except (ValueError, IndexError):
             _log.exception("cannot edit a proxied request")
             return original
@@ -421,6 +422,8 @@ class _Editing:
         if edited and not await self._were_sent(edited):
             stored = {anchor: encode_edit(edit) for anchor, edit in made.items()}
             self._held |= await self._edits.store(self._key, stored, outputs)
+            # The same request may have been forwarded whole meanwhile, because its time was over.
+            self._held |= self._edits.known(self._key, stored)
 
     async def _compact(self) -> None:
         """Put the view of the window's compaction in the place of the messages it covers, if that pays."""
@@ -456,8 +459,10 @@ class _Editing:
                 return name, edit, end
         return None
 
-    def result(self) -> EditedRequest:
-        """Return the request with its edits; what has none and is new was forwarded whole."""
+    def result(self, *, is_call: bool) -> EditedRequest:
+        """Return the request with its edits; what has none and is new was forwarded whole, if this is a call."""
+        # Another call with the same parts may have decided about them since.
+        self._held |= self._edits.known(self._key, [anchor for anchor in self._anchors if anchor not in self._held])
         splices: list[Splice] = []
         handles: list[str] = []
         earlier = new = rewritten = end = 0
@@ -485,6 +490,9 @@ class _Editing:
                 handles += edit.handles
             elif each.is_new and each.anchor not in self._held and self._is_noted(each):
                 whole.append(each.anchor)
+        body = edited_body(self._request.body, splices) if splices else self._request.body
+        if not is_call:
+            return EditedRequest(body)
         self._edits.keep_whole(self._key, whole)
         note = EditNote(
             mode=self.mode,
@@ -494,7 +502,7 @@ class _Editing:
             whole=tuple(whole),
             tokens=EditedTokens(earlier, new, rewritten),
         )
-        return EditedRequest(edited_body(self._request.body, splices) if splices else self._request.body, note)
+        return EditedRequest(body, note)
 
     def _is_noted(self, each: EditablePart) -> bool:
         """Tell whether it is stored that a part was forwarded whole: in other modes than full, only of results."""
@@ -521,7 +529,7 @@ class _Editing:
             texts = await self._edits.read_outputs(self._key, [named.handle for named in asked])
             known = [named for named in asked if named.handle in texts]
             if known:
-                return await TEXT_THREADS.run(_opened, result, known, texts)
+                return await TEXT_THREADS.run(_opened, result, known, texts, self._opened_before())
         if result.is_error:
             return None
         shortened = await TEXT_THREADS.run(shorten_result, result, self._settings.trim_tokens)
@@ -529,6 +537,17 @@ class _Editing:
             return None
         outputs.update((whole.handle, whole.text) for whole in shortened.whole)
         return shortened.edit
+
+    def _opened_before(self) -> str:
+        """Return what was added to results that the request still has."""
+        prefix = self._prefix()
+        end = prefix[2] if prefix is not None else 0
+        held = [
+            decode_edit(self._held.get(each.anchor, ""))
+            for each in self._parts
+            if each.result is not None and each.result.message >= end
+        ]
+        return "\n".join(edit.added for edit in held if edit is not None and edit.added)
 
     async def _were_sent(self, results: Iterable[EditablePart]) -> bool:
         """Tell whether any of these was forwarded already, by what is recorded of the conversation."""
@@ -540,8 +559,11 @@ class _Editing:
         )
 
 
-def _opened(result: ToolResult, asked: Sequence[NamedLines], texts: Mapping[str, str]) -> Edit | None:
-    """Return the edit that adds texts to the result of the call that asked for them; None if it has them already."""
+def _opened(result: ToolResult, asked: Sequence[NamedLines], texts: Mapping[str, str], before: str) -> Edit | None:
+    """Return the edit that adds texts to the result of the call that asked for them; None if it has them already.
+
+    What was added ``before`` to a result of the same request is named, and not added again.
+    """
     given = "\n".join(result.decoded(number) for number in range(len(result.texts)))
     added = ""
     for named in asked[:MAX_NAMED]:
@@ -551,7 +573,8 @@ def _opened(result: ToolResult, asked: Sequence[NamedLines], texts: Mapping[str,
         if not text:
             added += f"\n[Weftline: nothing is added of {place}]"
         elif text not in given:
-            added += f"\n[Weftline: the text of {place}]\n{text}\n[End of {named.handle}]"
+            opened = f"\n[Weftline: the text of {place}]\n{text}\n[End of {named.handle}]"
+            added += f"\n[Weftline: an earlier result has the text of {place}]" if opened in before else opened
     if len(asked) > MAX_NAMED:
         added += f"\n[Weftline: {len(asked) - MAX_NAMED} more handles are named here: ask for {MAX_NAMED} at a time]"
     return Edit(added=added, saved=-approximate_tokens(added)) if added else None

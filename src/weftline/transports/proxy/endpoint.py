@@ -85,6 +85,13 @@ _UNPAID = re.compile(
     rb"POST (?:/v1(?:beta|alpha)?)?/(?:messages/count_tokens|models/[^/:]+:countTokens)"
     rb"|GET (?:/v1(?:beta|alpha)?)?/models(?:/[^/:]+)?"
 )
+# The conversation of a call, sent to have its tokens counted or to be compacted: it is changed as the call is.
+_BESIDE_CALLS: dict[bytes, WireForm] = {
+    b"/messages/count_tokens": "anthropic",
+    b":countTokens": "gemini",
+    b"/responses/compact": "openai_responses",
+    b"/responses/input_tokens": "openai_responses",
+}
 # About what a token has of a request, of a whole answer, and of a stream, where each has an event around it.
 _TOKEN_BYTES, _STREAMED_TOKEN_BYTES = 4, 100
 # An answer of OpenAI Responses that was stored.
@@ -282,6 +289,10 @@ class _Call:
         found = _MODEL_CALLS.fullmatch(path) if scope["method"] == "POST" else None
         self.is_model_call = found is not None
         self.form = form_of(path.decode("latin-1")) if self.is_model_call else None
+        self._conversation_form = self.form
+        if self.form is None and scope["method"] == "POST":
+            beside = (form for end, form in _BESIDE_CALLS.items() if path.endswith(end))
+            self._conversation_form = next(beside, None)
         is_unpaid = _UNPAID.fullmatch(b"%b %b" % (scope["method"].encode(), path)) is not None
         self.may_use_servers_key = self.is_model_call or is_unpaid
         self.has_servers_key = False
@@ -312,7 +323,7 @@ class _Call:
 
     async def read_body(self) -> None:
         """Read the body of a model call, if it is not too large; of all others, only what has come already."""
-        size, limit = 0, _MAX_READ_BYTES if self.is_model_call else 0
+        size, limit = 0, _MAX_READ_BYTES if self.is_model_call or self._conversation_form else 0
         while not self._is_read and size <= limit:
             part = await self._next_part()
             size += len(part)
@@ -325,10 +336,10 @@ class _Call:
 
     def given(self) -> GivenRequest | None:
         """Return the request of a conversation; None if it is too large, or none."""
-        form = self.form
+        form = self._conversation_form
         if form is None or not self._is_read:
             return None
-        return GivenRequest(form, dict(self.scope["headers"]), b"".join(self._sent))
+        return GivenRequest(form, dict(self.scope["headers"]), b"".join(self._sent), is_call=self.form is not None)
 
     async def withhold_results(self) -> None:
         """Leave out results of tools that the gate holds, for tenants that fail closed."""
