@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weftline.proxy")
 # Layers of these levels are put in front: the platform's are about Weftline's own tools.
 _LEVELS = (TENANT, TEAM)
-_CONTEXT_TOKENS = 1_200
+# More would cost long conversations without large results more than a hundredth.
+_CONTEXT_TOKENS = 500
 _MAX_QUERY = 1_000
 # Conversations with a search that went on behind a call, and how long what it found may wait for the next call.
 _MAX_SEARCHES = 200

@@ -383,6 +383,12 @@ class _Editing:
         return "stopped" if self._settings.mode == "full" and self._held.get(STOPPED) else self._settings.mode
 
     @property
+    def _may_compact(self) -> bool:
+        """Tell whether a summary may be put in: where additions were dear, one may still save, but not a second one."""
+        may_pay = self.mode == "full" or (self.mode == "stopped" and not any(map(self._held.get, COMPACTED)))
+        return may_pay and self._may_add and len(self._request.body) >= MIN_COMPACTED_BYTES
+
+    @property
     def _anchors(self) -> list[str]:
         stopped = [STOPPED] if self._settings.mode == "full" else []
         is_large = self._may_add and len(self._request.body) >= MIN_COMPACTED_BYTES
@@ -402,7 +408,7 @@ class _Editing:
         new = [each for each in self._parts if each.is_new and each.anchor not in self._held]
         if new and self._settings.mode != "observe":
             await self._edit_new(new, additions)
-        if self.mode == "full" and self._may_add and len(self._request.body) >= MIN_COMPACTED_BYTES:
+        if self._may_compact:
             await self._compact()
 
     async def _edit_new(self, new: Sequence[EditablePart], additions: Additions) -> None:
