@@ -48,7 +48,7 @@ VISIBILITY = (
     Mutant(
         "visibility",
         "an older version of a key is read by those whom a later ACL excludes",
-        "state/board/board_view.py",
+        "history/key_acls.py",
         "return _acls(later)",
         "return ()",
         ("integration/test_board_acl_history.py",),

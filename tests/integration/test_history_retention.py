@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import World, refused
+from weftline.history import value_pruning
 from weftline.jobs.history_pruning import HistoryPruner
 from weftline.jobs.runner import LeaseRunner
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.identity import system_actor
 from weftline.kernel.job_store import JobStore, Progress
 from weftline.kernel.ports import LEASE_MICROS
-from weftline.storage.sql import pruning
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ async def fill_two_boards(world: World) -> None:
 
 @pytest.mark.req("CE-F57")
 async def test_pruning_killed_at_any_statement_resumes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_CHANGES_BATCH", 3)
+    monkeypatch.setattr(value_pruning, "_CHANGES_BATCH", 3)
     undisturbed = World(world.url, FrozenClock(), world.settings)
     await undisturbed.open()
     for each in (undisturbed, world):
@@ -334,7 +334,7 @@ async def test_two_processes_prune_once(world: World) -> None:
 
 
 async def test_a_second_process_is_refused_while_one_prunes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_CHANGES_BATCH", 3)
+    monkeypatch.setattr(value_pruning, "_CHANGES_BATCH", 3)
     await fill_two_boards(world)
     with pytest.raises(Killed):
         await pruner_dying_after(world, 30).prune(system_actor(world.tenant), None)

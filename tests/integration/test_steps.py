@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("CE-F44")
 READING = ["shared_context.read", "shared_context.list_keys"]
 # Every step has these as well.
-IN_EVERY_STEP = ["refresh_token", "guardrails.check", "mcp_gateway.call"]
+IN_EVERY_STEP = ["refresh_token", "guardrails.check", "mcp_gateway.call", "proxied_conversations.open"]
 
 
 async def define(caller: Caller, name: str = "review", tools: list[str] | None = None, **fields: Any) -> Any:
@@ -60,6 +60,8 @@ async def test_every_operation_outside_of_the_step_is_refused(world: World, revi
     allowed = {"board.read", "board.list_keys", "token.refresh", "guardrail.check"}
     # Which tools of servers the step has is checked by the call: see test_gateway.py.
     allowed.add("gateway.call")
+    # What was left out of an answer within a step can be read in it; it is the agent's own.
+    allowed.add("conversation.open")
     answers = {}
     for name, operation in OPERATIONS.items():
         if operation.audience is not Audience.ANONYMOUS and name not in allowed:

@@ -28,7 +28,7 @@ class CannotListen(Unavailable):
     """The address and port are not available, usually because another program uses them."""
 
     code = "CANNOT_LISTEN"
-    hint = "Nothing was changed. Choose another port with --port."
+    hint = "Nothing was changed. Choose another port with --port or WEFTLINE_PORT."
 
 
 class ServerCommand(Command):

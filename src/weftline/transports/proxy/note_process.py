@@ -128,7 +128,7 @@ class NoteProcess:
     """Stores calls by another process: the one that was forked, and a new one when it has ended."""
 
     def __init__(self, settings: Settings, edits: ProxiedEdits, forked: Pipes | None) -> None:
-        self._first_message = _Start(settings, logging.getLevelName(logging.getLogger().level))
+        self._first_message = _Start(settings, logging.getLevelName(logging.getLogger("weftline").level))
         self._edits = edits
         self._forked = forked
         self._process: subprocess.Popen[bytes] | None = None
