@@ -175,7 +175,7 @@ class _Recording:
         if base is not None and relation not in {Relation.BRANCH, Relation.SUBAGENT}:
             return base, placement.added
         parent = "" if base is None else base.session_id
-        if base is not None and relation is base.thread.relation is Relation.SUBAGENT:
+        if base is not None and relation == base.thread.relation == Relation.SUBAGENT:
             # Of several sub-agents none belongs to another: requests do not tell who started whom.
             parent = base.thread.parent
         point = None if base is None or relation is Relation.SUBAGENT else _branch_point(base.thread, placement.shared)
